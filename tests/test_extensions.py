@@ -131,7 +131,7 @@ def test_a_layout_brings_its_template(install, templates) -> None:
     assert [one == other for one, other in zip(before, after, strict=True)] == [False, True]
     (site / "aligned_rows/kernels/sparse/compound/csr.j2").write_text("")
     codegen_templates._environment.cache_clear()
-    with pytest.raises(ReproError, match="two templates of one name"):
+    with pytest.raises(ReproError, match="two templates have the same name"):
         study.render(templates, "paper/complex-single/CSR4-SoA-AoS", CPU)
 
 
@@ -165,8 +165,8 @@ register(Outer("CSR", "mine", len, len))
         (BASELINES, "one", {"bad.py": FAILING}, "an extension cannot be imported.*RuntimeError: no such thing"),
         (BASELINES, "one", {}, "an extension cannot be imported.*No module named 'bad'"),
         (LAYOUTS, "one", {"bad.py": "import no_such_package"}, "cannot be imported.*No module named 'no_such_package'"),
-        (LAYOUTS, "one", {"bad.py": TAKEN}, "an outer format of this name is there already: CSR.*csr.j2"),
-        (STUDIES, "spgemm_amg", {"bad/__init__.py": ""}, "a study of this name is there already"),
+        (LAYOUTS, "one", {"bad.py": TAKEN}, "an outer format of this name already exists: CSR.*csr.j2"),
+        (STUDIES, "spgemm_amg", {"bad/__init__.py": ""}, "a study of this name already exists"),
         (STUDIES, "Mine", {"bad/__init__.py": ""}, "not a valid name for a study"),
         (STUDIES, "mine", {"bad/__init__.py": FAILING}, "cannot be imported.*no such thing"),
         (STUDIES, "mine", {"bad/__init__.py": ""}, "cannot be imported.*No module named 'bad.study'"),
@@ -189,6 +189,6 @@ def test_what_is_wrong_with_a_package_is_one_message(install, group, name, files
 def test_two_baselines_of_one_name_are_refused(install) -> None:
     install(BASELINES, "any", "outside_products", {"outside_products.py": BASELINE.format(form="csr")})
     load_extensions(BASELINES)
-    with pytest.raises(ReproError, match="two baselines of one name") as error:
+    with pytest.raises(ReproError, match="two baselines have the same name") as error:
         for_problem("complex", "opencl")
     assert "outside_products" in str(error.value)

@@ -338,6 +338,12 @@ def test_dependabot_waits_before_it_takes_a_release() -> None:
     assert all(update["cooldown"]["default-days"] >= 7 for update in updates)
 
 
+def test_no_two_modules_are_the_same_file() -> None:
+    # check-wheel-contents refuses a wheel that holds a file twice
+    modules = {path: path.read_text() for path in (REPOSITORY / "src").rglob("*.py")}
+    assert [path for path, text in modules.items() if text and [*modules.values()].count(text) > 1] == []
+
+
 @pytest.mark.parametrize("path", sorted((REPOSITORY / ".github/ISSUE_TEMPLATE").glob("*.yml")), ids=lambda p: p.stem)
 def test_forms_can_be_read(path: Path) -> None:
     form = yaml.safe_load(path.read_text())

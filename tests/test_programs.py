@@ -45,7 +45,7 @@ def test_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:
 
 def test_what_does_not_end_is_killed_with_all_that_it_started(tmp_path: Path, at_once: None) -> None:
     path = script(tmp_path, "sleep 1000 & echo $! $$ > pids; sleep 1000")
-    with pytest.raises(ReproError, match=r"the compiler did not end\n.*program[\s\S]*within 0.5 s") as caught:
+    with pytest.raises(ReproError, match=r"the compiler did not finish\n.*program[\s\S]*within 0.5 s") as caught:
         run_program(["/bin/sh", "-c", f"cd {tmp_path}; exec {path}"], 0.5, "the compiler")
     assert caught.value.todo
     assert not any(_lives(int(pid)) for pid in (tmp_path / "pids").read_text().split())
@@ -63,7 +63,7 @@ def test_what_it_says_without_end_is_dropped(tmp_path: Path, at_once: None, monk
     monkeypatch.setattr(programs, "MAX_OUTPUT", 1000)
     ended = run_program([script(tmp_path, "head -c 1000000 /dev/zero; echo e >&2")], 30, "it")
     assert (len(ended.output), ended.errors) == (1000, "e\n")
-    with pytest.raises(ReproError, match="did not end"):
+    with pytest.raises(ReproError, match="did not finish"):
         run_program([script(tmp_path, "cat /dev/zero")], 0.5, "it")
 
 

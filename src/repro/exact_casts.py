@@ -51,7 +51,7 @@ def cast(
     source, target_dtype = np.asarray(array), np.dtype(dtype)
     if source.dtype.kind not in _NUMBERS:
         raise ReproErrorOfValue(
-            "these are no numbers", where=subject, expected=f"numbers of {target_dtype}", actual=source.dtype
+            "not numbers", where=subject, expected=f"numbers of {target_dtype}", actual=source.dtype
         )
     if source.dtype == target_dtype:
         return source
@@ -63,7 +63,7 @@ def cast(
         place = tuple(int(i) for i in np.unravel_index(first, source.shape))
         position = ", ".join(map(str, place))
         raise ReproErrorOfValue(
-            f"a number does not fit into {target_dtype}",
+            f"a number cannot be represented in {target_dtype}",
             where=f"{subject}[{position}]" if place else subject,
             expected=expectation(target_dtype),
             actual=str(source[place]),  # `str` keeps all digits of types wider than Python's float

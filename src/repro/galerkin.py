@@ -255,11 +255,11 @@ def positive(degree: int, dimension: int) -> Rule:
     if not degrees:
         available = (f"up to {max(known_degrees)} in {d} dimensions" for d, known_degrees in POSITIVE_DEGREES.items())
         raise ReproError(
-            "no positive rule of this degree",
+            "no positive quadrature rule of this degree",
             where=f"simplices of {dimension} dimensions",
             expected=", ".join(available),
             actual=degree,
-            todo="take a product of Gauss rules: repro.galerkin.exact_for",
+            todo="use a product of Gauss rules: repro.galerkin.exact_for",
         )
     rule = _rule(min(degrees), dimension)
     return Rule(rule.points.copy(), rule.weights.copy())

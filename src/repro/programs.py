@@ -96,11 +96,11 @@ def run_program(
                 stream.close()
     if outputs is None:
         raise ReproError(
-            f"{subject} did not end",
+            f"{subject} did not finish",
             where=" ".join(map(str, command)),
-            expected=f"an end within {seconds:g} s",
-            actual="it was killed, with all that it had started",
-            todo="try it by hand; where the machine is busy, run fewer jobs at a time",
+            expected=f"the end within {seconds:g} s",
+            actual="it was killed, with all processes that it had started",
+            todo="try it by hand; if the machine is busy, run fewer jobs at a time",
         )
     output, errors = outputs
     return Ended(process.returncode, output, errors)

@@ -70,7 +70,7 @@ def spmv_values(A: DeviceOperator, values: Tensor, x: Tensor) -> Tensor:
 def _handle(A: Any) -> int:
     handle: int = getattr(A, "_handle", -1)
     if OPERATORS.get(handle) is not A:
-        raise ReproErrorOfType("no such operator", where="A", expected="that of repro.operator", actual=brief(A))
+        raise ReproErrorOfType("not an operator", where="A", expected="the result of repro.operator", actual=brief(A))
     return handle
 
 
@@ -79,7 +79,7 @@ def _operator(handle: int) -> Any:
         return OPERATORS[handle]
     except KeyError:
         raise ReproError(
-            "the operator of a graph is no more", todo="keep a reference to it as long as the graph is used"
+            "the operator of a graph was deleted", todo="keep a reference to it while the graph is in use"
         ) from None
 
 
@@ -88,10 +88,10 @@ def _check(A: Any, subject: str, tensor: Tensor, size: int, dtype: Any = None) -
     if tensor.dtype != dtype:
         todo = f"take `{subject}.to({dtype})`"
         raise ReproErrorOfValue(
-            "a tensor has another dtype", where=subject, expected=dtype, actual=tensor.dtype, todo=todo
+            "a tensor has the wrong dtype", where=subject, expected=dtype, actual=tensor.dtype, todo=todo
         )
     if tensor.numel() != size:
-        raise LengthError("a tensor has another size", where=subject, expected=size, actual=tuple(tensor.shape))
+        raise LengthError("a tensor has the wrong size", where=subject, expected=size, actual=tuple(tensor.shape))
 
 
 def _registered(schema: str, fake: Callable[..., Tensor]) -> Callable[[Callable[..., Tensor]], Any]:
@@ -155,13 +155,13 @@ _product.register_vmap(_many_products)
 def _check_values(handle: int, values: Tensor, x: Tensor, adjoint: bool) -> Any:
     A = _operator(handle)
     if A.entry not in ("real", "complex", "pattern"):
-        raise ReproErrorOfValue("values of such entries are not taken", where="A", expected="numbers", actual=A.entry)
+        raise ReproErrorOfValue("values of this entry are not supported", where="A", expected="numbers", actual=A.entry)
     _check(A, "values", values, len(A._problem.indices), values.dtype)
     size = A.shape[0 if adjoint else 1]
     _check(A, "x", x, size, values.dtype)
     if x.dim() != 1 or x.device != values.device:
         expected, actual = f"({size},) on {values.device}", f"{tuple(x.shape)} on {x.device}"
-        raise ReproErrorOfValue("a tensor does not fit the values", where="x", expected=expected, actual=actual)
+        raise ReproErrorOfValue("a tensor does not match the values", where="x", expected=expected, actual=actual)
     return A
 
 

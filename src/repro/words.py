@@ -79,6 +79,7 @@ MAX_VALUE_LENGTH = 120
 MAX_NAMES = 1000
 #: Common words, and this project's words for them.
 SYNONYMS = {
+    "dtype": "precision",
     "gpu": "cuda",
     "nvidia": "cuda",
     "cpu": "opencl",

@@ -74,7 +74,7 @@ def test_no_other_module_spells_the_folders_of_a_campaign() -> None:
 
 @pytest.mark.parametrize("name", ["", ".hidden", "-option", "a/b", "..", "a b", "a\n", "a" * 300])
 def test_a_name_that_leads_elsewhere_is_refused(name: str) -> None:
-    with pytest.raises(ReproError, match="not a name for a campaign"):
+    with pytest.raises(ReproError, match="invalid name of a campaign"):
         CampaignFolder.named(name)
 
 

@@ -266,5 +266,5 @@ def test_what_is_no_buffer_to_the_device_is_given_back(cpu_device, monkeypatch):
     monkeypatch.setattr(cpu_device, "part", refuse)
     with pytest.raises(MemoryError):
         Guards(cpu_device).allocate(8, "it")
-    with pytest.raises(Exception, match="released"):
+    with pytest.raises(Exception, match="freed"):
         made[0].handle.release()

@@ -50,7 +50,7 @@ def test_units_and_separators(unit, value, expected):
 
 def test_output_without_kernels_and_of_another_form():
     assert read_log("==WARNING== No kernels were profiled.\n") == []
-    with pytest.raises(ReproError, match="unknown output of ncu"):
+    with pytest.raises(ReproError, match="unknown format of ncu's output"):
         read_log('"ID","Kernel Name","dram__bytes_read.sum"\n"0","k","1"\n')
 
 
@@ -69,7 +69,7 @@ def test_kernels_are_told_apart_by_the_marker():
     with pytest.raises(ReproError, match="told apart"):
         split([MARK, a, a, MARK], ["one", "two"], 2)
     for own in ([a, a, a], []):
-        with pytest.raises(ReproError, match="the same kernels each time"):
+        with pytest.raises(ReproError, match="different kernels from one run to the next"):
             split([MARK, *own, MARK], ["one"], 2)
 
 

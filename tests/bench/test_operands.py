@@ -122,7 +122,7 @@ def test_where_there_is_nothing_to_verify_there_is_no_error(make):
 
 @pytest.mark.wording
 def test_columns_of_the_operands_have_to_be_declared(make):
-    with pytest.raises(ReproError, match="does not declare: batch"):
+    with pytest.raises(ReproError, match="does not declare the columns batch"):
         make(own={}).try_once(Graph(), "search", EFFORT)
 
 

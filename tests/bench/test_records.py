@@ -19,8 +19,8 @@ from support.non_files import IN_PLACE_OF_A_FILE, put
 #: That each recorded campaign has a record of.
 PROBLEMS = {
     "h200": 95, "h200-as-published": 55, "h100": 30, "h100-solvers": 13, "h100-products": 19,
-    "h200-calls": 5, "h200-energy": 10, "h200-real": 30, "h200-products": 19, "h200-x2": 6, "h200-x4": 3, "first-h200": 18,
-    "repeat-h200": 18,
+    "h200-calls": 5, "h200-energy": 10, "h200-real": 30, "h200-products": 19, "h200-x2": 6, "h200-x4": 3,
+    "first-h200": 18, "repeat-h200": 18,
 }  # fmt: skip
 QUANTILES = dict.fromkeys(("min", "q1", "median", "q3", "max", "mean"), 1.0)
 STATISTICS = {"rows": 3, "nonzeros": 3, "row_length": QUANTILES, "bandwidth_percent": QUANTILES, "ell_factor": 1.0}
@@ -110,7 +110,7 @@ def test_what_is_no_record_of_a_problem_is_said(folder: CampaignFolder, text: An
         text if isinstance(text, bytes) else (text if isinstance(text, str) else json.dumps(text)).encode()
     )
     for read in (lambda: read_problem(path), lambda: read_problems(folder)):
-        with pytest.raises(ReproError, match="unreadable record of a problem") as caught:
+        with pytest.raises(ReproError, match="the record of a problem cannot be read") as caught:
             read()
         assert caught.value.where == path
         caught.match(reason)
@@ -133,7 +133,7 @@ def test_what_is_no_record_of_an_environment_is_said(folder: CampaignFolder, tex
     path.write_text(json.dumps(ENVIRONMENT))
     assert read_environments(folder) == {"abc": ENVIRONMENT}
     path.write_text(text if isinstance(text, str) else json.dumps(text))
-    with pytest.raises(ReproError, match="unreadable record of an environment") as caught:
+    with pytest.raises(ReproError, match="the record of an environment cannot be read") as caught:
         read_environment(path)
     assert caught.value.where == path
     caught.match(reason)
@@ -177,7 +177,7 @@ def test_a_record_is_of_the_problem_that_its_file_says(folder: CampaignFolder, n
     path = folder.record(file)
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({**PROBLEM, "name": name}))
-    with pytest.raises(ReproError, match="a record of another problem than its file says") as caught:
+    with pytest.raises(ReproError, match="the record describes a different problem from its file name") as caught:
         read_problems(folder)
     assert caught.value.where == path
     assert caught.value.message.isprintable() or caught.value.message.replace("\n", "").isprintable()
@@ -188,7 +188,7 @@ def test_what_is_no_file_is_not_waited_for(folder: CampaignFolder, at_once: None
     for path, read in ((folder.record("fem/nut"), read_problems), (folder.environment("a"), read_environments)):
         path.parent.mkdir(parents=True)
         put(kind, path)
-        with pytest.raises(ReproError, match=rf"unreadable record[\s\S]*{IN_PLACE_OF_A_FILE[kind]}") as caught:
+        with pytest.raises(ReproError, match=rf"cannot be read[\s\S]*{IN_PLACE_OF_A_FILE[kind]}") as caught:
             read(folder)
         assert caught.value.where == path
         assert not is_record(path)

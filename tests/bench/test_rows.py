@@ -72,13 +72,15 @@ def test_the_columns_of_all_rows_are_the_fields_of_a_row():
 
 def test_columns_that_a_study_does_not_declare_are_an_error(bench):
     effort = SamplingPlan(3)
-    with pytest.raises(ReproError, match=r"does not declare: odd\n.*spmv, variant variant\n(.|\n)*`odd: int \| None`$"):
+    with pytest.raises(
+        ReproError, match=r"does not declare the columns odd\n.*spmv, variant variant\n(.|\n)*`odd: int \| None`$"
+    ):
         bench.row(Fake(odd=1, layout="CSR"), "search", effort, "ok")
-    with pytest.raises(ReproError, match=r"does not declare: stage_fill\n"):
+    with pytest.raises(ReproError, match=r"does not declare the columns stage_fill\n"):
         bench.row(Fake(), "search", effort, "ok", stage_fill=1.0)
-    with pytest.raises(ReproError, match="does not declare: odd\n"):
+    with pytest.raises(ReproError, match="does not declare the columns odd\n"):
         bench.try_once(Fake(odd=1), "search", effort)
-    with pytest.raises(ReproError, match="does not declare: a, b\n"):
+    with pytest.raises(ReproError, match="does not declare the columns a, b\n"):
         split_columns({"a": 1, "n_t": 2, "error": 0.5, "b": 3}, OWN)
     assert split_columns({"n_t": 2, "error": 0.5}, OWN) == ({"error": 0.5}, {"n_t": 2})
 

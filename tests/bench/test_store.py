@@ -46,7 +46,7 @@ def test_a_torn_last_line_is_ignored_and_does_not_spoil_the_next_row(tmp_path):
 
 
 def change(line: str, **columns: object) -> str:
-    """Return a line with other columns, and their checksum."""
+    """Return a line with the wrong columns, and their checksum."""
     data = json.loads(line)
     del data["_crc"]
     text = json.dumps(data | columns)[:-1]
@@ -223,7 +223,7 @@ def test_a_line_of_anything_else_is_named_once_and_measured_again(tmp_path, caps
     with Store(path) as store:
         assert store.get("k1") == ROW
     said = capsys.readouterr().out.splitlines()
-    if line == b'{"schema": {}}':  # of another schema
+    if line == b'{"schema": {}}':  # of a different schema
         assert said == []
     else:
         assert len(said) == 1

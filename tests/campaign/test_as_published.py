@@ -28,7 +28,7 @@ def test_the_campaign_as_published_is_read_where_it_has_the_study() -> None:
 
 
 def test_times_of_another_model_judge_nothing() -> None:
-    with pytest.raises(ReproError, match="another model of GPU") as raised:
+    with pytest.raises(ReproError, match="a different GPU model") as raised:
         asked("h100", "h200-as-published").read("compressed_coo")
     assert "H100" in str(raised.value) and "H200" in str(raised.value)
 

@@ -215,7 +215,7 @@ def test_what_was_never_made_is_named(campaign: Plan) -> None:
 
 
 def test_a_case_is_judged_by_its_own_rows(campaign: Plan) -> None:
-    """The other precision is measured by a job of its own, before or after; its files may be of another schema."""
+    """The other precision is measured by a job of its own, before or after; its files may be of a different schema."""
     settings = campaign.config.studies["compound_spmv"].model_copy(update={"precisions": ("single", "double")})
     both = make_plan(campaign.config.model_copy(update={"studies": {"compound_spmv": settings}}))
     other = Path(campaign.results, "raw/compound_spmv", NAME, "double/search.parquet")
@@ -274,7 +274,7 @@ DAMAGED = [b"", b"{", b"[]", b"[" * 100_000, b"\xff\xfe", bytes(10), b'{"name": 
 def test_a_damaged_record_is_an_error(campaign: Plan, content: bytes) -> None:
     for path, what in (
         (Path(campaign.all_manifests[0]), "the manifest of a module is damaged"),
-        (Path(campaign.results, "raw/problems", f"{NAME}.json"), "unreadable record of a problem"),
+        (Path(campaign.results, "raw/problems", f"{NAME}.json"), "record of a problem cannot be read"),
     ):
         sound = path.read_bytes()
         path.write_bytes(content)

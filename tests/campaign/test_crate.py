@@ -77,7 +77,7 @@ def test_a_table_that_does_not_follow_from_the_rows_is_named(record: Path) -> No
 
 def test_a_record_without_checksums_and_a_damaged_crate_are_refused(record: Path) -> None:
     (record / CRATE).write_text("{}")
-    assert "the checksums of a record cannot be read" in verify(record)[1]
+    assert "the record's checksums cannot be read" in verify(record)[1]
     (record / CRATE).unlink()
     assert "the record has no checksums" in verify(record)[1]
 

@@ -120,7 +120,7 @@ class TestFiles:
     @pytest.mark.wording
     def test_a_folder_whose_imports_cannot_be_seen_is_refused(self, made_up: Path) -> None:
         (made_up / "tools/__init__.py").unlink()
-        with pytest.raises(ReproError, match=r"a folder of modules without __init__.py\n  where: .*/made_up/tools"):
+        with pytest.raises(ReproError, match=r"a folder of modules has no __init__.py\n  where: .*/made_up/tools"):
             names(made_up, "step")
 
     def test_what_no_program_can_import_does_not_count(self, made_up: Path) -> None:

@@ -142,7 +142,7 @@ def test_each_command_says_of_each_damage_which_file_it_is(
 def test_a_campaign_is_named_by_a_name(campaign: Path, words: list[str], name: str) -> None:
     said = CliRunner().invoke(build([words[0]]), [*words, name])
     assert said.exit_code == 1, said.output
-    assert "error: not a name for a campaign" in said.output
+    assert "error: invalid name of a campaign" in said.output
     assert not Path("x").exists()
 
 
@@ -153,4 +153,4 @@ def test_a_recorded_package_is_no_more_than_a_name_and_a_version(campaign: Path)
         path.write_text(json.dumps({**record, "packages": packages}))
         said = CliRunner().invoke(build(["check"]), ["check", "--campaign", WHOLE])
         assert said.exit_code == 1
-        assert "error: unreadable record of an environment" in said.output
+        assert "error: the record of an environment cannot be read" in said.output

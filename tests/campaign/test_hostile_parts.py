@@ -221,8 +221,8 @@ def nested(part: Path) -> None:
     Path(part, "raw", "/".join("d" * 400)).mkdir(parents=True)
 
 
-UNMEASURED = "rows that cannot have been measured"
-NAMELESS = "a record of another problem than its file says"
+UNMEASURED = "the rows contain impossible values"
+NAMELESS = "the record describes a different problem from its file name"
 
 
 def with_sample_before_launch(table: pa.Table) -> pa.Table:
@@ -230,8 +230,8 @@ def with_sample_before_launch(table: pa.Table) -> pa.Table:
     return table.set_column(table.column_names.index("event_samples"), "event_samples", samples)
 
 
-OTHERS = "a part with something else than files and folders"
-NO_RECORD, NO_ROWS = "unreadable record of a problem", "unreadable rows"
+OTHERS = "a part contains something other than files and folders"
+NO_RECORD, NO_ROWS = "record of a problem cannot be read", "unreadable rows"
 
 #: By its kind a damage to a part, what a message calls it, the file that it names, and what else it says.
 DAMAGES: dict[str, tuple[Damage, str, str, str]] = {
@@ -264,18 +264,18 @@ DAMAGES: dict[str, tuple[Damage, str, str, str]] = {
     "an environment that leads out": (first(environment="../../../x"), UNMEASURED, ROWS, r"'\.\./\.\./\.\./x'"),
     "a step that is a pattern": (
         lambda part: shutil.copy(part / ROWS, part / f"raw/{STUDY}/*.parquet"),
-        "a file of rows whose name is no step's", f"raw/{STUDY}", r"'\*'",
+        "a file of rows is not named after a step", f"raw/{STUDY}", r"'\*'",
     ),
     "a campaign that leads out": (
-        config(campaign="../ESCAPED"), "the configuration does not fit", "config.yaml", "campaign"
+        config(campaign="../ESCAPED"), "invalid configuration", "config.yaml", "campaign"
     ),
     "an own problem that leads out": (
         lambda part: change_config(
             part, lambda config: config["studies"][STUDY].update(problems=[{"path": "a.mtx", "name": "../../x"}])
-        ), "not a name for a problem", "", r"'\.\./\.\./x'",
+        ), "invalid name of a problem", "", r"'\.\./\.\./x'",
     ),
     "a part of a part that is none": (
-        file("parts/..a/config.yaml", b"{}"), "no part of a merged campaign", r"parts/..a", "a number"
+        file("parts/..a/config.yaml", b"{}"), "not a part of a merged campaign", r"parts/..a", "a number"
     ),
     # rows that nobody measured
     "a time of -1 s": (first(event_median=-1.0), UNMEASURED, ROWS, "event_median.*above 0[^$]*-1.0 in row"),
@@ -299,37 +299,42 @@ DAMAGES: dict[str, tuple[Damage, str, str, str]] = {
         rows(lambda table: pa.concat_tables([table] * 2), "choices"), UNMEASURED, "choices.parquet", "one row of each"
     ),
     "a choice of what no row is": (
-        change(lambda row: row.update(name="mine/1"), "choices"), "a choice of what was not measured",
+        change(lambda row: row.update(name="mine/1"), "choices"), "a choice names something that was not measured",
         "choices.parquet", "mine/1",
     ),
-    "rows of a problem without its record": (
-        lambda part: (part / RECORD).unlink(), "rows of a problem without its record", ".parquet", PROBLEM
+    "rows belong to a problem that has no record": (
+        lambda part: (part / RECORD).unlink(), "rows belong to a problem that has no record", ".parquet", PROBLEM
     ),
     "rows without an environment": (
-        first(environment=None), "rows without the record of their environment", ROWS, "none in 1 of them"
+        first(environment=None), "rows have no environment record", ROWS, "none in 1 of them"
     ),
     "rows of an environment that is elsewhere": (
-        first(environment="0" * 16), "rows without the record of their environment", "raw/environment", "0{16}.json"
+        first(environment="0" * 16), "rows have no environment record", "raw/environment", "0{16}.json"
     ),
     # columns
-    "another schema": (change(lambda row: row.update(schema=99)), "rows of another schema", ROWS, "99"),
+    "a different schema": (change(lambda row: row.update(schema=99)), "the rows have a different schema", ROWS, "99"),
     "a column that is missing": (
-        rows(lambda table: table.drop_columns(["cache"])), "rows of another schema", ROWS, "columns cache"
+        rows(lambda table: table.drop_columns(["cache"])), "the rows have a different schema", ROWS, "columns cache"
     ),
     "a column of the study's that is missing": (
-        rows(lambda table: table.drop_columns([table.column_names[-1]])), "rows of another schema", ROWS, "columns"
+        rows(lambda table: table.drop_columns([table.column_names[-1]])),
+        "the rows have a different schema",
+        ROWS,
+        "columns",
     ),
     "a column that is nobody's": (
-        rows(lambda table: table.append_column("mine", pa.array([1] * table.num_rows))), "rows of another schema", ROWS,
+        rows(lambda table: table.append_column("mine", pa.array([1] * table.num_rows))),
+        "the rows have a different schema",
+        ROWS,
         "others as well: mine",
     ),
     "times that are texts": (
         rows(lambda table: table.set_column(
             table.column_names.index("event_median"), "event_median", pa.array(["fast"] * table.num_rows)
-        )), "rows of another schema", ROWS, "event_median of type double",
+        )), "the rows have a different schema", ROWS, "event_median of type double",
     ),
     "two columns of one name": (two_columns_of_one_name, NO_ROWS, ROWS, "two columns of one name"),
-    "a key that is missing": (first(key=None), "rows of another schema", ROWS, "a value of key in each row"),
+    "a key that is missing": (first(key=None), "the rows have a different schema", ROWS, "a value of key in each row"),
     # files of rows
     "rows that are empty": (file(ROWS, b""), NO_ROWS, ROWS, ""),
     "rows that are cut off": (file(ROWS, lambda content: content[:-100]), NO_ROWS, ROWS, ""),
@@ -351,7 +356,7 @@ DAMAGES: dict[str, tuple[Damage, str, str, str]] = {
     **{
         f"a file in place of {name}": (
             lambda part, name=name: (shutil.rmtree(part / name), (part / name).write_text("")),
-            "in place of a folder|a file is where a folder should be", name, "",
+            "in place of a folder|a file is in the place of a folder", name, "",
         )
         for name in ("raw/problems", "raw/environment", f"raw/{STUDY}")
     },
@@ -381,18 +386,18 @@ DAMAGES: dict[str, tuple[Damage, str, str, str]] = {
         rf"facts.{STUDY}.memory.paper.CSR: input should be a valid integer",
     ),
     "an environment of other types": (
-        environment(source=["x"]), "unreadable record of an environment", "raw/environment",
+        environment(source=["x"]), "the record of an environment cannot be read", "raw/environment",
         "source: input should be a valid string",
     ),
     "an environment of brackets": (
-        environment(x=json.loads("[" * 150 + "]" * 150)), "unreadable record of an environment", "raw/environment",
+        environment(x=json.loads("[" * 150 + "]" * 150)), "an environment cannot be read", "raw/environment",
         "nested more than 100 deep",
     ),
     "an environment that was changed": (
-        change_driver, "an environment record is not what was written", "raw/environment", ""
+        change_driver, "an environment record was changed", "raw/environment", ""
     ),
     # configurations
-    "no configuration": (lambda part: (part / "config.yaml").unlink(), "without its configuration", "config.yaml", ""),
+    "no configuration": (lambda part: (part / "config.yaml").unlink(), "has no configuration", "config.yaml", ""),
     "a configuration that runs something": (
         file("config.yaml", b"!!python/object/apply:os.system ['touch ESCAPED']"), "unreadable YAML", "config.yaml", ""
     ),
@@ -454,7 +459,7 @@ def test_what_is_in_the_place_of_the_merged_campaign_stays(results: Path, kind: 
     before = everything(results)
     said = merge(results, "first", "second")
     assert said.exit_code == 1
-    assert "a campaign of that name is there" in said.output
+    assert "a campaign of this name already exists" in said.output
     assert everything(results) == before
 
 
@@ -464,5 +469,5 @@ def test_a_part_within_the_merged_campaign_is_refused(results: Path) -> None:
     before = everything(results)
     said = merge(results, "first", str(results / "whole/second"))
     assert said.exit_code == 1
-    assert "a campaign of that name is there" in said.output
+    assert "a campaign of this name already exists" in said.output
     assert everything(results) == before

@@ -167,7 +167,7 @@ def test_an_unbuilt_problem_is_built_by_what_the_message_says(tmp_path, monkeypa
             launch(settings, STUDY, "tiny/dirac", "single", ["floor/1-1"], 1)
 
     folder = CampaignFolder.of(settings.campaign)
-    with pytest.raises(ReproError, match="the problem is not built") as error:
+    with pytest.raises(ReproError, match="the problem has not been built") as error:
         run_it()
     build, workflow = re.findall("`(.*?)`", error.value.todo)
     assert workflow == f"snakemake --cores all {folder.problem('tiny/dirac')}"

@@ -126,7 +126,7 @@ def test_a_module_that_the_study_does_not_name_is_not_to_be_compiled(invoke, mon
     monkeypatch.setattr(CompoundSpmv, "measure", measure)
     code, said = invoke()
     assert code == 1
-    assert "expected: a key that its `modules` returns: paper/complex-single/" in said
+    assert "expected: a key returned by its `modules`: paper/complex-single/" in said
     assert "actual: paper/complex-single/ELL-SoA-SoAs\n" in said
     assert "repro compile" not in said
 
@@ -138,7 +138,7 @@ def test_a_module_and_a_problem_that_are_missing_are_recorded(invoke):
     Path(f"results/c/problems/{NAME}.npz").unlink()
     assert invoke("--record-failures")[0] == 0
     [row] = pd.read_parquet(f"results/c/raw/{STUDY}/{NAME}/single/report.parquet").to_dict("records")
-    assert row["message"].startswith("the problem is not built\n")
+    assert row["message"].startswith("the problem has not been built\n")
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES])

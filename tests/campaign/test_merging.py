@@ -180,12 +180,12 @@ def damage_environment(part: Path) -> None:
 
 #: What may be kept apart.
 APART: dict[str, tuple[Callable[[Path], object], str]] = {
-    "code": (lambda part: change_environment(part, source="0" * 16), r"parts with other code[\s\S]*source 0{16}"),
+    "code": (lambda part: change_environment(part, source="0" * 16), r"the parts have other code[\s\S]*source 0{16}"),
     "timing": (retime, r"parts with another protocol[\s\S]*timing.launches 1000[\s\S]*timing.launches 200"),
     "seed": (lambda part: change_config(part, lambda config: config.update(seed=7)), r"another protocol[\s\S]*seed 7"),
     "driver": (
         lambda part: change_environment(part, driver="590.1"),
-        r"parts with another environment[\s\S]*driver 580\S+\n[\s\S]*driver 590.1",
+        r"the parts have another environment[\s\S]*driver 580\S+\n[\s\S]*driver 590.1",
     ),
     "package": (
         lambda part: change_environment(part, packages={"numpy": "1.0"}),
@@ -194,18 +194,21 @@ APART: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 #: What is never merged.
 NEVER: dict[str, tuple[Callable[[Path], object], str]] = {
-    "device": (on_another_device, r"parts of several devices[\s\S]*NVIDIA H100 \(cuda\) in 2-second"),
+    "device": (on_another_device, r"measured on several devices[\s\S]*NVIDIA H100 \(cuda\) in 2-second"),
     "the same case": (
         with_the_others_case,
-        r"parts have other rows of one case[\s\S]*report of dynamic_csr on like_hollywood-2009, double[\s\S]*"
+        r"the parts have different rows for one case[\s\S]*report of dynamic_csr on like_hollywood-2009, double[\s\S]*"
         r"the first of 2026-[\s\S]*config.yaml",
     ),
-    "problem": (with_another_problem, r"parts mean other problems by one name[\s\S]*like_hollywood-2009[\s\S]*0{64}"),
-    "configuration": (lambda part: (part / "config.yaml").unlink(), "a part without its configuration"),
-    "a changed environment record": (damage_environment, "an environment record is not what was written"),
+    "problem": (
+        with_another_problem,
+        r"the parts use one name for different problems[\s\S]*like_hollywood-2009[\s\S]*0{64}",
+    ),
+    "configuration": (lambda part: (part / "config.yaml").unlink(), "a part has no configuration"),
+    "a changed environment record": (damage_environment, "an environment record was changed"),
     "no environment record": (
         lambda part: next(part.glob("raw/environment/*.json")).unlink(),
-        "rows without the record of their environment",
+        "rows have no environment record",
     ),
     "no such campaign": (shutil.rmtree, "no such campaign"),
     "damaged rows": (lambda part: (part / f"raw/{STUDY}/search.parquet").write_bytes(b"PAR1"), "unreadable rows"),
@@ -338,7 +341,7 @@ def test_what_is_interrupted_leaves_nothing(results: Path, monkeypatch: pytest.M
 
 def test_nothing_is_replaced(results: Path) -> None:
     before = content(results)
-    with pytest.raises(ReproError, match=r"a campaign of that name is there[\s\S]*second"):
+    with pytest.raises(ReproError, match=r"a campaign of this name already exists[\s\S]*second"):
         merge(["first", "second"], results, "second")
     assert content(results) == before
 
@@ -354,7 +357,7 @@ def test_the_command_says_what_it_merged_and_what_comes_next(results: Path) -> N
     words = ["merge", str(results / "first"), "second", "--to", "whole", "--results", str(results)]
     refused = CliRunner().invoke(build(["merge"]), words)
     assert refused.exit_code == 1
-    assert re.search(r"error: parts with another environment\n  where: study dynamic_csr\n", refused.output)
+    assert re.search(r"error: the parts have another environment\n  where: study dynamic_csr\n", refused.output)
     said = CliRunner().invoke(build(["merge"]), [*words, "--keep-apart"])
     assert said.exit_code == 0
     assert said.output.splitlines() == [

@@ -69,7 +69,7 @@ def test_a_pattern_is_planned_built_compiled_for_and_measured_as_one(templates: 
 def test_a_study_of_numbers_refuses_a_pattern_when_it_is_planned_and_takes_it_as_numbers(templates: Path) -> None:
     ring = "".join(f"{i + 1} {i}\n" for i in range(1, 5000))
     Path("graph.mtx").write_text(f"%%MatrixMarket matrix coordinate pattern symmetric\n5000 5000 4999\n{ring}")
-    with pytest.raises(ReproError, match=r"a problem that the study cannot take[\s\S]*real entries[\s\S]*pattern"):
+    with pytest.raises(ReproError, match=r"the study does not support the problem[\s\S]*real entries[\s\S]*pattern"):
         plan("compressed_coo", {"path": "graph.mtx"})
     made = plan("compressed_coo", {"path": "graph.mtx", "entry": "real"}, layouts=["CCOO"], precisions=["double"])
     found = take(made, "compressed_coo", "graph", "double", templates)
@@ -143,7 +143,7 @@ def test_a_file_that_holds_another_problem_is_refused() -> None:
     one, other = map(CampaignFolder.of(made.config.campaign).problem, ("one", "other"))
     build_problem("one", made.config, one, None)
     other.write_bytes(one.read_bytes())
-    with pytest.raises(ReproError, match=r"holds another problem[\s\S]*expected: other\n[\s\S]*actual: one\n"):
+    with pytest.raises(ReproError, match=r"contains a different problem[\s\S]*expected: other\n[\s\S]*actual: one\n"):
         measure(made.config, "compound_spmv", "other", "double", lambda *_: None)
 
 

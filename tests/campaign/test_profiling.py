@@ -127,7 +127,7 @@ def test_the_floor_is_the_fastest_recorded(tmp_path):
     [
         ("scipy/nothing", "unknown routine"),
         ("floor/1-1", r"unknown routine[\s\S]*floor/[\s\S]*floor/1-1"),
-        ("CSR-AoS-Aos/static-8-1", "unknown layout"),
+        ("CSR-AoS-Aos/static-8-1", "unknown coordinate layout"),
         ("CSR-AoS-AoS/statik-8-1", "unknown schedule"),
     ],
 )
@@ -212,7 +212,10 @@ def test_counters_are_rows_that_are_added_and_replaced(config_file, monkeypatch)
 @pytest.mark.parametrize(
     ("fake", "message"),
     [
-        ("error=ERR_NVGPUCTRPERM - The user does not have permission", "no permission to read the GPU's counters"),
+        (
+            "error=ERR_NVGPUCTRPERM - The user does not have permission",
+            "no permission to read the GPU's performance counters",
+        ),
         ("error=something else", r"(?s)the profiled command failed.*something else"),
         ("none", "ncu profiled no kernels"),
     ],
@@ -233,5 +236,5 @@ def test_what_the_profiled_command_says_is_quoted(config_file):
 @pytest.mark.wording
 def test_no_profiler_is_one_message(config_file, monkeypatch):
     monkeypatch.setattr("shutil.which", lambda name, path=None: None)
-    with pytest.raises(ReproError, match="ncu was not found"):
+    with pytest.raises(ReproError, match="ncu is not installed"):
         counted(config_file, "floor")

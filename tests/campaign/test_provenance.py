@@ -82,7 +82,7 @@ def test_the_commit_is_found_whose_files_have_the_hash(
 
 
 def test_a_folder_without_history_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ReproError, match="git failed"):
+    with pytest.raises(ReproError, match="the git command failed"):
         find_commits({"0123": None}, tmp_path)
 
 
@@ -116,7 +116,7 @@ def test_a_record_says_which_commit_or_that_there_is_none(
         "no commit is recorded, of version 0.1.0",
     ]
     monkeypatch.setattr("repro.bench.environment.checkout", lambda: repository)
-    with pytest.raises(ReproError, match="no commit has") as refused:
+    with pytest.raises(ReproError, match="in no commit") as refused:
         record("made", results=tmp_path / "results")
     assert f"{'e' * 16}, {'f' * 16}" in str(refused.value) and not (folder / COMMITS).exists()
     record("made", uncommitted=True, results=tmp_path / "results")
@@ -150,7 +150,7 @@ def test_the_head_of_a_report_counts_commits_and_names_a_single_one() -> None:
 @pytest.mark.parametrize("text", ["{", "[]", '{"a": 1}', '{"a": "two words"}'])
 def test_a_damaged_file_of_commits_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / COMMITS).write_text(text)
-    with pytest.raises(ReproError, match="the commits of a record cannot be read"):
+    with pytest.raises(ReproError, match="the list of commits in a record cannot be read"):
         read_commits(CampaignFolder(tmp_path))
 
 

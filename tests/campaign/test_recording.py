@@ -112,7 +112,7 @@ def test_packing_leaves_one_file_a_step_and_what_is_no_study(study):
 def test_a_campaign_is_not_recorded_while_a_run_works_in_its_folder(study, tmp_path):
     before = files(study)
     with hold_run_lock("other", tmp_path / "results"):
-        with pytest.raises(ReproError, match=r"another run works in this folder(.|\n)*campaign other, process"):
+        with pytest.raises(ReproError, match=r"another run is active in this folder(.|\n)*campaign other, process"):
             record("made", results=tmp_path / "results")
         assert files(study) == before
     for _ in range(2):  # it keeps no lock, nor does it need one that is there
@@ -173,12 +173,15 @@ def test_a_column_that_only_some_files_have_is_null_in_the_others(study):
     ("spoil", "message"),
     [
         (lambda path: path.write_bytes(b"PAR1"), "unreadable rows"),
-        (lambda path: write_table(rows("qc324", "double", [1.0], version=SCHEMA - 1), path), "another schema"),
-        (lambda path: write_table(rows("other", "double", [1.0]), path), "another problem"),
-        (lambda path: write_table(ROWS.drop_columns(["precision"]), path), r"another schema[\s\S]*as its precision"),
-        (lambda path: write_table(ROWS.drop_columns(["schema"]), path), "another schema"),
-        (lambda path: write_table(change("problem", [None]), path), r"another schema[\s\S]*as its problem"),
-        (lambda path: write_table(change("problem", [5]), path), r"another schema[\s\S]*as its problem"),
+        (lambda path: write_table(rows("qc324", "double", [1.0], version=SCHEMA - 1), path), "a different schema"),
+        (lambda path: write_table(rows("other", "double", [1.0]), path), "a different problem"),
+        (
+            lambda path: write_table(ROWS.drop_columns(["precision"]), path),
+            r"a different schema[\s\S]*as its precision",
+        ),
+        (lambda path: write_table(ROWS.drop_columns(["schema"]), path), "a different schema"),
+        (lambda path: write_table(change("problem", [None]), path), r"a different schema[\s\S]*as its problem"),
+        (lambda path: write_table(change("problem", [5]), path), r"a different schema[\s\S]*as its problem"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said_and_nothing_changes(study, spoil, message):
@@ -194,7 +197,7 @@ def test_what_is_wrong_with_a_file_is_said_and_nothing_changes(study, spoil, mes
 def test_columns_that_files_do_not_agree_on_are_said(study):
     write_table(change("event_median", ["fast"]), study / "qc324/double/search.parquet")
     before = files(study)
-    with pytest.raises(ReproError, match=r"another schema[\s\S]*search\.parquet[\s\S]*event_median"):
+    with pytest.raises(ReproError, match=r"a different schema[\s\S]*search\.parquet[\s\S]*event_median"):
         pack(CampaignFolder(study.parents[1]))
     assert files(study) == before
 

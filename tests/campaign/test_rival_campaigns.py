@@ -182,9 +182,9 @@ def test_a_rivals_file_that_changes_makes_its_cases_stale(tmp_path, monkeypatch,
 def test_a_rival_is_refused_before_anything_is_measured(measuring, templates) -> None:
     Path("config").symlink_to(templates.parent / "config")
     Path("kernels").symlink_to(templates)
-    with pytest.raises(ReproError, match="no such file of a rival"):
+    with pytest.raises(ReproError, match="no such file of the rival"):
         make_plan(load_with({"name": "mine", "library": "libno.so"}))
-    with pytest.raises(ReproError, match="a rival that no study of the configuration times") as error:
+    with pytest.raises(ReproError, match="no study of the configuration times this rival") as error:
         make_plan(load_with({"name": "mine", "python": f"{SPOILT}:Right"}, study="dg_postprocessing"))
     assert STUDY in str(error.value)
 

@@ -79,7 +79,7 @@ def test_rows_are_chosen_by_step_problem_precision_and_kind() -> None:
     kept = kept[(kept.problem == "bayer10") & (kept.precision == "double") & (kept.kind == "baseline")]
     assert [row["key"] for row in rows] == [*kept.key] and rows
     assert {row["step"] for row in rows} == {"report"}
-    with pytest.raises(ReproError, match="no row is of this problem") as error:
+    with pytest.raises(ReproError, match="no row has this problem") as error:
         check_filters(FOLDER, studies_of(FOLDER, "compressed_coo"), {"problem": "bayer11"})
     assert "did you mean bayer10?" in str(error.value)
 

@@ -157,7 +157,7 @@ def test_a_configuration_that_is_no_text_is_written_over() -> None:
 @pytest.mark.wording
 def test_a_folder_that_cannot_be_written_to_is_one_message() -> None:
     Path("results").touch()
-    with pytest.raises(ReproError, match=r"cannot write to the results folder\n  where: results/default"):
+    with pytest.raises(ReproError, match=r"cannot write to the folder of results\n  where: results/default"):
         start(plan())
 
 
@@ -165,7 +165,7 @@ def test_a_second_run_in_the_folder_is_refused_by_name_and_a_killed_one_is_not_i
     other = subprocess.Popen([sys.executable, "-c", OTHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert other.stdout
     assert other.stdout.readline() == "begun\n"
-    with pytest.raises(ReproError, match="another run works in this folder") as refusal:
+    with pytest.raises(ReproError, match="another run is active in this folder") as refusal:
         start(plan())
     assert f"campaign other, process {other.pid}" in str(refusal.value.actual)
     assert not Path("results/default").exists()
@@ -239,7 +239,7 @@ def test_a_folder_without_permission_to_write_is_named_before_anything_is_made(
     Path("results").chmod(0o777)
     Path(folder).mkdir(parents=True, exist_ok=True)
     Path(folder).chmod(0o555)
-    with pytest.raises(ReproError, match="no permission to write to a folder") as refusal:
+    with pytest.raises(ReproError, match="no permission to write to the folder") as refusal:
         start(plan())
     assert refusal.value.where == Path(folder).absolute()
     assert not Path("results/default/configs").exists()
@@ -254,9 +254,9 @@ def test_a_folder_in_which_snakemake_could_not_begin_is_one_message(
         app.run(["run"])
     assert ended.value.code == 1
     assert capsys.readouterr().err.splitlines()[:2] == [
-        "error: no permission to write to a folder", f"  where: {Path.cwd()}",
+        "error: no permission to write to the folder", f"  where: {Path.cwd()}",
     ]  # fmt: skip
-    with pytest.raises(SystemExit, match="error: no permission to write to a folder"):
+    with pytest.raises(SystemExit, match="error: no permission to write to the folder"):
         check_configuration_files(["all"])
     check_configuration_files(["all", "--directory", "elsewhere"])
 
@@ -269,7 +269,7 @@ def test_what_is_in_the_way_of_a_file_or_a_folder_is_named(name: str) -> None:
         path.write_text("a file")
     else:
         path.mkdir(parents=True)
-    with pytest.raises(ReproError, match="is where a f") as refusal:
+    with pytest.raises(ReproError, match="is in the place of a f") as refusal:
         refuse_what_is_in_the_way(made, Freshness(made))
     assert refusal.value.where == path
     path.unlink() if path.is_file() else path.rmdir()
@@ -314,7 +314,9 @@ def test_a_long_compilation_says_how_far_it_is_and_ends() -> None:
     assert [line.split(" modules")[0] for line in lines] == [
         f"compiled {done} of {len(manifests)}" for done in range(1, len(manifests))
     ]
-    assert not report_compiled(made, {}, interval=100).is_alive()  # nothing to compile
+    nothing_to_compile = report_compiled(made, {}, interval=100)
+    nothing_to_compile.join(10)
+    assert not nothing_to_compile.is_alive()
 
 
 def test_a_measurement_that_waits_for_a_device_says_so_at_the_terminal(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_a_last_word_is_a_campaign_and_a_later_one_is_named(
     commands.table(["table-9", spmv.campaign], results=spmv.results)
     commands.table([spmv.campaign], all_=True, study=SPMV, results=spmv.results)
     assert "measured again" not in capsys.readouterr().err
-    with pytest.raises(ReproError, match="two campaigns are named"):
+    with pytest.raises(ReproError, match="two campaigns were named"):
         commands.table(["table-9", spmv.campaign], campaign="other", results=spmv.results)
     with pytest.raises(ReproError, match="no such campaign"):
         commands.table(["table-9", "other"], results=spmv.results)
@@ -215,7 +215,7 @@ def test_a_study_that_was_not_measured_yet_names_its_own_problems_alone(spmv: Sm
 @pytest.mark.wording
 def test_a_study_without_a_problem_that_is_built_holds_nothing(spmv: SmallCampaign) -> None:
     spmv.configure(**{SPMV: {"problems": [MEASURED]}, COO: {"problems": [OTHERS]}})
-    with pytest.raises(ReproError, match="holds nothing of this study"):
+    with pytest.raises(ReproError, match="has no results of this study"):
         commands.table([f"{COO}/table-2"], campaign=spmv.campaign, results=spmv.results)
 
 
@@ -266,7 +266,7 @@ def test_campaigns_that_are_named_after_the_first_stand_beside_it(spmv: SmallCam
     [page] = (spmv.results / spmv.campaign).glob("report*.html")
     assert page.name == f"report-beside-{again.campaign}.html"
     assert f'id="{SPMV}-beside-table"' in page.read_text()
-    with pytest.raises(ReproError, match="cannot stand beside itself"):
+    with pytest.raises(ReproError, match="cannot be compared with itself"):
         commands.report(campaign=[spmv.campaign, spmv.campaign], results=spmv.results)
     with pytest.raises(ReproError, match=r"no such campaign(.|\n)*nothing"):
         commands.report(campaign=[spmv.campaign, "nothing"], results=spmv.results)
@@ -275,7 +275,7 @@ def test_campaigns_that_are_named_after_the_first_stand_beside_it(spmv: SmallCam
 def test_a_campaign_of_other_studies_is_not_set_beside(spmv: SmallCampaign) -> None:
     other = SmallCampaign(spmv.results.parent, "opencl", COO, get_study(COO).columns)
     other.all(OTHERS)
-    with pytest.raises(ReproError, match=r"without a study in common(.|\n)*compressed_coo"):
+    with pytest.raises(ReproError, match=r"no study in common(.|\n)*compressed_coo"):
         commands.report(campaign=[spmv.campaign], results=spmv.results, beside=[other.campaign])
     with pytest.raises(ReproError, match="no such campaign"):
         commands.report(campaign=[spmv.campaign], results=spmv.results, beside=["nothing"])
@@ -283,5 +283,5 @@ def test_a_campaign_of_other_studies_is_not_set_beside(spmv: SmallCampaign) -> N
 
 @pytest.mark.wording
 def test_the_workflows_page_is_of_one_campaign(spmv: SmallCampaign) -> None:
-    with pytest.raises(ReproError, match="--receipt is for the page that the configuration asks for"):
+    with pytest.raises(ReproError, match="--receipt is only for the report that the configuration requests"):
         commands.report(beside=[spmv.campaign], receipt=True)

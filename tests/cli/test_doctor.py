@@ -25,7 +25,7 @@ def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def no_opencl() -> list[object]:
-    raise ReproError("no OpenCL runtime")
+    raise ReproError("no OpenCL runtime was found")
 
 
 def test_the_cpu_is_enough(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,7 +57,7 @@ def test_no_device_is_a_failure_that_says_what_to_install(
     monkeypatch.setattr(selection, "find_gpus", list)
     monkeypatch.setattr(opencl_runtime, "find_devices", no_opencl)
     monkeypatch.setattr(opencl_runtime, "find_library", lambda: None)
-    with pytest.raises(ReproError, match=r"no device can be used(.|\n)*\[cpu\](.|\n)*\[cuda\]"):
+    with pytest.raises(ReproError, match=r"no usable device(.|\n)*\[cpu\](.|\n)*\[cuda\]"):
         doctor.doctor()
     assert "pip install -e '.[cpu]'" in capsys.readouterr().out
 

@@ -66,7 +66,7 @@ def test_a_campaign_that_is_not_there_is_told_alike_by_every_command(
         "error: no such campaign",
         "  where: results/mien/raw",
         "  actual: mien; did you mean mine?",
-        "  what to do: measure it first, or name another one, such as mine: `repro list campaigns` has all",
+        "  what to do: measure it first, or name another campaign, such as mine; `repro list campaigns` prints all",
     ]
 
 
@@ -83,7 +83,7 @@ def test_without_a_campaign_of_ones_own_the_record_of_most_studies_is_proposed(
     with pytest.raises(SystemExit):
         app.run(command)
     said = capsys.readouterr().err
-    assert "; no campaign was measured here" in said and "such as whole: " in said
+    assert "; no campaign was measured here" in said and "such as whole; " in said
     (folder / "whole/commits.json").unlink()
     with pytest.raises(SystemExit):
         app.run(command)
@@ -102,7 +102,7 @@ def test_a_campaign_is_an_argument_or_an_option_of_every_command_that_has_no_oth
         return
     with pytest.raises(SystemExit):
         app.run([command, "h200", "--campaign", "h100"])
-    assert capsys.readouterr().err.splitlines()[0] == "error: two campaigns are named"
+    assert capsys.readouterr().err.splitlines()[0] == "error: two campaigns were named"
 
 
 @pytest.mark.parametrize("command", ["best", "claims", "results", "report", "table --all"])

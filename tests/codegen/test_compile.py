@@ -344,13 +344,13 @@ def as_nvcc(tmp_path, monkeypatch):
 RELEASE = "echo Cuda compilation tools, release 12.8, V12.8.93"
 #: What is on PATH as nvcc: its script, what a message says, and what of it.
 NO_NVCC = {
-    "hangs": ("sleep 1000", "nvcc did not end", "within 0.5 s"),
-    "hangs-with-a-child": ("sleep 1000 & sleep 1000", "nvcc did not end", "it was killed"),
-    "says-nothing": ("exit 0", "nvcc does not say which version it is", "nothing, and exit code 0"),
-    "fails": ("echo no licence >&2; exit 7", "nvcc does not say which version it is", "no licence"),
-    "is-another": ("echo gcc 13.2", "nvcc does not say which version it is", "gcc 13.2"),
-    "garbage": (r"printf '\377\033[2J\000\n'", "nvcc does not say which version it is", "actual"),
-    "garbage-without-end": ("cat /dev/zero", "nvcc did not end", "within 0.5 s"),
+    "hangs": ("sleep 1000", "nvcc did not finish", "within 0.5 s"),
+    "hangs-with-a-child": ("sleep 1000 & sleep 1000", "nvcc did not finish", "it was killed"),
+    "says-nothing": ("exit 0", "nvcc does not print its version", "nothing, and exit code 0"),
+    "fails": ("echo no licence >&2; exit 7", "nvcc does not print its version", "no licence"),
+    "is-another": ("echo gcc 13.2", "nvcc does not print its version", "gcc 13.2"),
+    "garbage": (r"printf '\377\033[2J\000\n'", "nvcc does not print its version", "actual"),
+    "garbage-without-end": ("cat /dev/zero", "nvcc did not finish", "within 0.5 s"),
 }
 
 
@@ -375,7 +375,7 @@ def test_a_child_that_holds_the_compilers_output_is_not_waited_for(as_nvcc, at_o
 @pytest.mark.parametrize(
     ("script", "what"),
     [
-        ("sleep 1000", "the compiler did not end"),
+        ("sleep 1000", "the compiler did not finish"),
         ("sleep 1000 & exit 0", "the compiler wrote no binary"),
         ("echo done", "the compiler wrote no binary"),
         ("kill -9 $$", "the compiler was killed"),

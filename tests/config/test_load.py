@@ -148,7 +148,10 @@ def test_an_own_problem_is_read() -> None:
         ({"studies": {"../../config/studies/compound_spmv": {}}}, "unknown study"),
         ({"studies": {"x" * 5000: {}}}, "unknown study"),
         ({"studies": {"compound_smpv": {}}}, "unknown study(.|\n)*compound_spmv(.|\n)*compound_smpv"),
-        *(({"studies": {"compound_spmv": over}}, "does not fit(.|\n)*a mapping") for over in (True, [], "all", 0)),
+        *(
+            ({"studies": {"compound_spmv": over}}, "invalid configuration(.|\n)*a mapping")
+            for over in (True, [], "all", 0)
+        ),
         ({"studies": {"compound_spmv": {"precision": "single"}}}, "precision: unknown key"),
         ({"studies": {"compound_spmv": {"precisions": ["half"]}}}, "precisions.0: .*'half'"),
         ({"studies": {"compound_spmv": {"precisions": []}}}, "precisions: "),
@@ -205,7 +208,7 @@ def test_an_empty_default_file_of_a_study_is_named(tmp_path: Path, monkeypatch: 
     [
         (b"campaign: [a\nstudies: {}\n", "unreadable YAML(.|\n)*line 2"),
         (b"\xff\xfe\x00", "unreadable YAML"),
-        (b"- a\n- b\n", "does not fit(.|\n)*a mapping"),
+        (b"- a\n- b\n", "invalid configuration(.|\n)*a mapping"),
     ],
 )
 def test_a_file_that_is_no_configuration_is_named(content: bytes, message: str, tmp_path: Path) -> None:
@@ -309,7 +312,7 @@ def test_utf_8_is_read_whatever_the_locale_says_and_with_a_mark_of_its_order(tmp
         ("file as folder", "no such configuration file"),
         ("long", "cannot be read(.|\n)*too long"),
         ("loop", "(?i)no such configuration file|too many levels"),
-        ("large", f"too large for a configuration file(.|\n)*{MAX_BYTES:,}"),
+        ("large", f"the configuration file is too large(.|\n)*{MAX_BYTES:,}"),
     ],
 )
 def test_what_is_no_file_to_read_is_one_message(kind: str, message: str, tmp_path: Path) -> None:
@@ -338,7 +341,7 @@ def test_the_defaults_of_a_study_that_are_no_mapping_are_named(tmp_path: Path, m
     (tmp_path / "config/studies").mkdir(parents=True)
     (tmp_path / "config/studies/compound_spmv.yaml").write_text("true\n")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ReproError, match=r"does not fit\n  where: .*compound_spmv.yaml\n.*a mapping"):
+    with pytest.raises(ReproError, match=r"invalid configuration\n  where: .*compound_spmv.yaml\n.*a mapping"):
         resolve({"studies": {"compound_spmv": {}}})
 
 

@@ -186,7 +186,7 @@ def test_a_mirror_that_an_environment_variable_has_to_name(monkeypatch: pytest.M
     settings = Fetch(mirrors=("$HERE", "/elsewhere"))
     monkeypatch.delenv("REPRO_MIRROR", raising=False)
     monkeypatch.delenv("HERE", raising=False)
-    with pytest.raises(ReproError, match=r"HERE names none(.|\n)*is not set\n.*export HERE="):
+    with pytest.raises(ReproError, match=r"HERE is not set(.|\n)*is not set\n.*export HERE="):
         check_mirrors(settings)
     assert mirrors(settings) == ["/elsewhere"]
     monkeypatch.setenv("HERE", str(tmp_path / "nothing"))

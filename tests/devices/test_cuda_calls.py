@@ -133,7 +133,7 @@ def test_a_stream_that_is_none_is_an_error_and_leaves_the_context(driver, launch
 
 def test_a_closed_launch_reads_no_released_memory(driver, launch):
     launch.close()
-    with pytest.raises(LaunchError, match="released"):
+    with pytest.raises(LaunchError, match="freed"):
         launch(7, 100, 200)
     assert not driver.launches
 

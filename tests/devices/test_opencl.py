@@ -101,7 +101,7 @@ def test_no_pyopencl_says_how_to_install_it(monkeypatch):
 
     monkeypatch.setattr(opencl_runtime, "import_module", refuse)
     opencl_runtime.load.cache_clear()
-    with pytest.raises(ReproError, match=r"pyopencl is not installed(.*\n)*.*pip install"):
+    with pytest.raises(ReproError, match=r"PyOpenCL is not installed(.*\n)*.*pip install"):
         opencl_runtime.load()
     opencl_runtime.load.cache_clear()
 

@@ -148,7 +148,7 @@ def test_a_gpu_is_told_by_its_uuid_whatever_its_number(gpus):
 
 @pytest.mark.parametrize("words", ["cuda:0,1", "cuda:all", "opencl:0/2"])
 def test_several_devices_are_not_opened_as_one(gpus, words):
-    with pytest.raises(ReproError, match=rf"one device\n[\s\S]*actual: {words}"):
+    with pytest.raises(ReproError, match=rf"one device only\n[\s\S]*actual: {words}"):
         open_device(words)
 
 
@@ -303,6 +303,6 @@ def test_devices_that_cannot_be_brought_together_are_closed_and_one_message(monk
     closed = []
     monkeypatch.setattr(OpenClDevice, "close", close)
     monkeypatch.setattr(opening, "Devices", refuse)
-    with pytest.raises(ReproError, match=r"brought together\n[\s\S]*opencl:0[\s\S]*CUDA_ERROR_UNKNOWN"):
+    with pytest.raises(ReproError, match=r"used together\n[\s\S]*opencl:0[\s\S]*CUDA_ERROR_UNKNOWN"):
         open_devices("opencl:0")
     assert len(closed) == 1

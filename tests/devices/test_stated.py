@@ -91,6 +91,6 @@ def test_what_is_in_the_place_of_the_file_is_not_waited_for(stated: Path, at_onc
 
 def test_where_there_are_none_none_are_written_down(stated: Path, tmp_path: Path) -> None:
     before = json.loads(stated.read_text())
-    with pytest.raises(ReproError, match="no GPUs to write down"):
+    with pytest.raises(ReproError, match="no GPUs to list"):
         write_gpus(stated)
     assert json.loads(stated.read_text()) == before

@@ -145,10 +145,10 @@ def test_damaged_and_missing_records_are_one_message(tmp_path: Path) -> None:
     record = tmp_path / "toy/raw/environment/abc.json"
     for text in ("{", "[]", '{"target": 5}'):
         record.write_text(text)
-        with pytest.raises(ReproError, match=r"unreadable record of an environment[\s\S]*abc\.json"):
+        with pytest.raises(ReproError, match=r"the record of an environment cannot be read[\s\S]*abc\.json"):
             find(tmp_path)
     record.write_text("{}")
-    with pytest.raises(ReproError, match="not recorded what the winner was compiled for"):
+    with pytest.raises(ReproError, match="the winner's target was not recorded"):
         find(tmp_path)
     record.unlink()
     with pytest.raises(ReproError, match="or name the variant"):

@@ -47,7 +47,7 @@ def test_the_name_can_be_chosen(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (["--precision", "single"], "nothing to export"),
-        (["bunny", "--precision", "single", "--entry", "real"], "--entry is the campaign's"),
+        (["bunny", "--precision", "single", "--entry", "real"], "the campaign determines the entry; omit --entry"),
         (["bunny", "--precision", "single", "--campaign", "no-such"], "no such campaign"),
         (["--precision", "single", "--variant", "CSR-AoS-AoS/static-32-1"], "needs an entry"),
         (["--variant", "CSR-AoS-AoS/static-32-1", "--entry", "real"], "needs a precision"),
@@ -71,7 +71,7 @@ def test_the_problems_matrix_comes_along(tmp_path: Path, capsys: pytest.CaptureF
         small_problem(entry).save(tmp_path / f"toy/problems/{entry}.npz")
     words = [*BY_NAME, "--results", tmp_path, "--campaign", "toy", "--matrix", "--to", tmp_path / "kernel"]
     assert run("real", *words) == 1
-    assert "another entry" in capsys.readouterr().err
+    assert "a different entry" in capsys.readouterr().err
     assert run("complex", *words) == 0
     assert (tmp_path / "kernel/complex_double.matrix").read_bytes().startswith(b"sparse-repro CSR complex double\n")
 
@@ -84,7 +84,7 @@ def test_a_rectangular_matrix_comes_along_with_layouts_that_take_it(
     words = ["wide", "--results", tmp_path, "--campaign", "toy", "--matrix"]
     named = ["--entry", "complex", "--precision", "double", "--variant"]
     assert run(*words, *named, "CSR-AoS-SoA/static-64-1", "--to", tmp_path / "no") == 1
-    assert "the layout is for square matrices" in capsys.readouterr().err
+    assert "the layout needs a square matrix" in capsys.readouterr().err
     assert run(*words, *named, "CSR-AoS-AoS/static-64-1", "--to", tmp_path / "kernel") == 0
     line, rest = (tmp_path / "kernel/complex_double.matrix").read_bytes().split(b"\n", 1)
     assert line == b"sparse-repro CSR complex double rectangular"

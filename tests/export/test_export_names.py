@@ -103,7 +103,7 @@ def rendered(templates: Path, name: str, variant: str = "Sl-8-AoSoA-Padded@clust
     ["Matrix", "Vector", "multiply", "Scalar", "CudaError", "cluster_rows", "HostMatrix", "number", "check", "Csr"],
 )
 def test_what_the_files_have_themselves_is_refused(templates: Path, name: str) -> None:
-    with pytest.raises(ReproError, match="the exported files have that name themselves"):
+    with pytest.raises(ReproError, match="the name is used by the exported files themselves"):
         rendered(templates, name)
 
 

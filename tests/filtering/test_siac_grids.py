@@ -56,7 +56,7 @@ def test_points_outside_are_listed_where_their_images_are(mesh):
 
 @pytest.mark.parametrize("size", [0.0, -1.0, np.nan, np.inf])
 def test_cells_without_a_size_are_refused(mesh, size):
-    with pytest.raises(ReproError, match="no size"):
+    with pytest.raises(ReproError, match="cell size"):
         grid_of_triangles(mesh, size)
 
 

@@ -86,7 +86,7 @@ def test_the_kernel_is_zero_outside_and_continuous_at_its_knots(degree):
 
 @pytest.mark.parametrize("degree", [-1, MAX_DEGREE + 1])
 def test_other_degrees_are_refused(degree):
-    with pytest.raises(ReproError, match=f"no kernel of this degree\n  expected: 0 to 7\n  actual: {degree}"):
+    with pytest.raises(ReproError, match=f"no kernel has this degree\n  expected: 0 to 7\n  actual: {degree}"):
         kernel(degree)
 
 

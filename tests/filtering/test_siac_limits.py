@@ -17,14 +17,14 @@ POINTS = np.random.default_rng(0).random((6, 2))
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"degree": 8}, "no kernel of this degree"),
-        ({"degree": -1}, "no kernel of this degree"),
-        ({"basis": "hermite"}, r"no such basis\n  expected: one of dubiner, lagrange, monomial\n  actual: hermite"),
+        ({"degree": 8}, "no kernel has this degree"),
+        ({"degree": -1}, "no kernel has this degree"),
+        ({"basis": "hermite"}, r"unknown basis\n  expected: one of dubiner, lagrange, monomial\n  actual: hermite"),
         ({"scale": 0.0}, "positive"),
         ({"scale": -1.0}, "positive"),
         ({"scale": np.nan}, "positive"),
         ({"scale": np.ones(5)}, r"expected: one, or 6\n  actual: \(5,\)"),
-        ({"scale": 17.0}, "too many images"),
+        ({"scale": 17.0}, "too many periodic images"),
         ({"field_degree": -1}, "negative"),
         ({"derivative": (1, 0)}, "orders 0 to 0: the kernel of degree 1"),
         ({"degree": 3, "derivative": (0, 3)}, "orders 0 to 2"),

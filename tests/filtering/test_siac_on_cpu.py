@@ -132,7 +132,7 @@ def test_contours_refuse_a_stencil_finer_than_the_triangles(any_device, load):
     with stencil_on(any_device, load, mesh, points, 1, 0.3 * mesh.longest) as given, ExitStack() as held:
         rows = MatrixRows(*given)
         starts = rows.count()  # how large it would be is known
-        with pytest.raises(ReproError, match="a way that clips: per point or per element"):
+        with pytest.raises(ReproError, match="filter per point or per element"):
             rows.make(starts, held)
 
 

@@ -40,7 +40,7 @@ def test_clockwise_triangles_are_flipped_and_counted():
         (SQUARE, np.empty((0, 3), int), "no triangles"),
         (SQUARE, TWO.astype(float), "do not fit"),
         (SQUARE, TWO[:, :2], "do not fit"),
-        (np.ones((4, 3)), TWO, "the vertices do not fit"),
+        (np.ones((4, 3)), TWO, "the vertices have the wrong shape"),
         (SQUARE, TWO + 2, "vertices that do not exist"),
         (SQUARE, TWO - 1, "vertices that do not exist"),
         (SQUARE, TWO + 2**40, "vertices that do not exist"),

@@ -46,5 +46,5 @@ def test_rules_of_triangles_are_symmetric(degree):
 def test_the_next_higher_degree_stands_in_and_none_is_refused():
     assert len(positive(5, 3).weights) == 44 and len(positive(3, 2).weights) == 6
     for degree, dimension in ((10, 2), (9, 3), (1, 4)):
-        with pytest.raises(ReproError, match="no positive rule"):
+        with pytest.raises(ReproError, match="no positive quadrature rule"):
             positive(degree, dimension)

@@ -276,11 +276,11 @@ def test_what_does_not_fit_is_one_message(A, cupy, torch):
     n = A.shape[1]
     x = cupy.ones(n)
     wrong = {
-        "another dtype": lambda: A @ x.astype(np.float32),
-        "another size": lambda: A @ x[:-1],
+        "the wrong dtype": lambda: A @ x.astype(np.float32),
+        "the wrong size": lambda: A @ x[:-1],
         "contiguous": lambda: A @ cupy.ones(2 * n)[::2],
         "overlap": lambda: A.matvec(x, out=x),
-        "same side": lambda: A.matvec(x, out=np.empty(n)),
+        "same place": lambda: A.matvec(x, out=np.empty(n)),
     }
     for message, call in wrong.items():
         with pytest.raises(ReproError, match=message):

@@ -141,12 +141,12 @@ def test_a_wrong_keyword_is_told_with_the_right_ones(made, name):
         with pytest.raises(TypeError):
             function(**accepted, spam=1)
         return
-    with pytest.raises(ReproErrorOfType, match="there is no such argument") as refusal:
+    with pytest.raises(ReproErrorOfType, match="unknown argument") as refusal:
         function(**accepted, spam=1)
     assert "spam=" in str(refusal.value)
     parameters = [name for name in inspect.signature(function).parameters if name != "self"]
     assert refusal.value.expected == ", ".join(parameters)
-    with pytest.raises(ReproErrorOfType, match="no such arguments"):
+    with pytest.raises(ReproErrorOfType, match="wrong arguments"):
         function(*range(20))
     if any(value.default is inspect.Parameter.empty for value in inspect.signature(function).parameters.values()):
         with pytest.raises(ReproErrorOfType, match="missing a required argument"):

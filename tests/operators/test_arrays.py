@@ -43,14 +43,14 @@ def test_the_stride_of_a_single_row_does_not_matter():
 @pytest.mark.parametrize(
     ("array", "message"),
     [
-        (Array((12,), "<f4"), "another dtype"),
-        (Array((12,), ">f8"), "another dtype"),
-        (Array((13,)), "another size"),
+        (Array((12,), "<f4"), "the wrong dtype"),
+        (Array((12,), ">f8"), "the wrong dtype"),
+        (Array((13,)), "the wrong size"),
         (Array((12,), strides=(16,)), "contiguous"),
         (Array((4, 3), strides=(8, 32)), "contiguous"),
-        (Array((12,), pointer=4100), "address"),
+        (Array((12,), pointer=4100), "not aligned"),
         (Array((12,), mask=Array((12,))), "mask"),
-        (Array((12,), data=(4096, True)), "written"),
+        (Array((12,), data=(4096, True)), "read-only"),
     ],
 )
 def test_what_a_kernel_cannot_use_is_refused(array, message):
@@ -63,7 +63,7 @@ def test_an_array_of_the_gpu_is_none_of_the_cpus():
     assert not hasattr(vectors.zeros(), "__cuda_array_interface__")
     assert is_on_device(vectors.zeros())
     assert not is_on_device(np.zeros(4))
-    with pytest.raises(ReproError, match="another device"):
+    with pytest.raises(ReproError, match="a different device"):
         vectors.norm(Array((4,)))
 
 

@@ -145,7 +145,7 @@ def test_a_cache_that_has_all_is_not_written_to(cache: Path, monkeypatch: pytest
     monkeypatch.setattr(compiling, "write_whole", refuse)
     assert filled() == [7.0] * 3
     of_suffix(cache, ".clbin").unlink()
-    with pytest.raises(ReproError, match=r"cannot be kept(.|\n)*Read-only file system"):
+    with pytest.raises(ReproError, match=r"cannot be stored(.|\n)*Read-only file system"):
         filled()
 
 
@@ -175,7 +175,7 @@ def test_a_folder_that_is_none_is_named(place: str, tmp_path: Path, monkeypatch:
     (tmp_path / "nowhere").symlink_to("/proc/nope")
     (tmp_path / "itself").symlink_to("itself")
     monkeypatch.setenv("REPRO_CACHE", str(tmp_path / place))
-    with pytest.raises(ReproError, match="a compiled kernel cannot be kept") as told:
+    with pytest.raises(ReproError, match="a compiled kernel cannot be stored") as told:
         filled()
     assert str(told.value.where).startswith((str(tmp_path / place.partition("/")[0]), place))
 

@@ -214,7 +214,7 @@ def test_a_large_batch_is_cut(monkeypatch, put):
     assert A.nnz == len([place for place in zip(rows, columns, strict=True) if place not in gone])
     outside = rows.astype(np.int32)
     outside[-1] = 20  # in the last part
-    with pytest.raises(ReproError, match="nothing was done"):
+    with pytest.raises(ReproError, match="nothing was changed"):
         B.insert(put(outside), columns, values)
     assert B.nnz == 300
 

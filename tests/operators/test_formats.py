@@ -95,7 +95,7 @@ DAMAGES_OF_COMPRESSED = {
     "too long": {"indptr": ints(0, 2, 3, 4, 4)},
     "empty": {"indptr": ints()},
     "real offsets": {"indptr": np.array([0, 2, 3, 4.0])},
-    "no offsets": {"indptr": None},
+    "invalid CSR offsets": {"indptr": None},
     "no data": {"data": None},
     "a list as data": {"data": [1.0, 2, 3, 4]},
     "fewer data": {"data": np.ones(3)},
@@ -278,20 +278,20 @@ def test_columns_past_32_bits_are_refused(kind):
         lambda: repro.amg(wide, device=DEVICE),
         lambda: repro.operator(wide, device=DEVICE),
     ):
-        with pytest.raises(ReproError, match=r"more columns than can be told apart[\s\S]*2,147,483,647"):
+        with pytest.raises(ReproError, match=r"too many columns[\s\S]*2,147,483,647"):
             call()
 
 
 def test_rows_past_32_bits_are_refused_before_there_is_memory_for_them():
     tall = sp.coo_array(([1.0], ([2**33], [0])), shape=(2**34, 3))
     for matrix in (tall, tall.tocsc(), tall.T.tocsr().T):
-        with pytest.raises(ReproError, match="more rows than can be told apart"):
+        with pytest.raises(ReproError, match="too many rows"):
             repro.spgemm(matrix, sp.csr_array(np.eye(3)), DEVICE)
     some = sp.coo_array(([1.0], ([5], [0])), shape=(2**30, 3))
-    with pytest.raises(ReproError, match=r"more rows[\s\S]*268,435,456"):
+    with pytest.raises(ReproError, match=r"many rows[\s\S]*268,435,456"):
         repro.DynamicCSR.from_csr(some, device=DEVICE)  # of four segments
     square = sp.coo_array(([1.0], ([5], [0])), shape=(2**33, 2**33))
-    with pytest.raises(ReproError, match="more rows"):
+    with pytest.raises(ReproError, match="too many rows"):
         repro.operator(square, device=DEVICE)
 
 
@@ -316,7 +316,7 @@ def test_matrices_without_rows_or_columns():
         A = repro.DynamicCSR.from_csr(sp.coo_array(shape), device=DEVICE)
         A.insert([], [], [])
         assert A.nnz == 0 and A.to_scipy().shape == shape
-        with pytest.raises(ReproError, match="outside of the matrix"):
+        with pytest.raises(ReproError, match="outside the matrix"):
             A.insert(0, 0, 1.0)
     assert repro.amg(sp.csr_array((0, 0)), device=DEVICE).solve(np.zeros(0)).shape == (0,)
     for size in (0, 3):

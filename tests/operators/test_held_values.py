@@ -1,4 +1,4 @@
-"""Values that a precision does not hold, and what are no numbers or no matrix, are refused by all who take matrices."""
+"""Values that a precision does not hold, and what is not a number or a matrix, are refused by all functions."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ def eye(value, dtype=None):
     ],
 )
 def test_values_that_a_precision_does_not_hold_are_refused(matrix, precision):
-    with pytest.raises(ReproError, match=r"does not fit into (float|complex)[\s\S]*what to do"):
+    with pytest.raises(ReproError, match=r"cannot be represented in (float|complex)[\s\S]*what to do"):
         as_problem(matrix, None, precision)
     if matrix.dtype.kind != "c" and matrix.nnz < 2:
-        with pytest.raises(ReproError, match=r"does not fit into float[\s\S]*a: data\[0\]"):
+        with pytest.raises(ReproError, match=r"cannot be represented in float[\s\S]*a: data\[0\]"):
             as_rows(matrix, np.float32 if precision == "single" else np.float64, "a")
 
 
 @pytest.mark.wording
 def test_values_of_a_problem_are_looked_at_as_well():
     problem, _ = as_problem(eye(1e300), None, None)
-    with pytest.raises(ReproError, match="does not fit into float32"):
+    with pytest.raises(ReproError, match="cannot be represented in float32"):
         repro.operator(problem, precision="single", device=DEVICE)
 
 
@@ -83,13 +83,13 @@ def test_complex_numbers_are_no_real_ones(what):
 def test_what_are_no_numbers_is_refused(what):
     damaged = eye(1.0)
     damaged.data = what
-    with pytest.raises(ReproError, match=r"no numbers[\s\S]*a: data"):
+    with pytest.raises(ReproError, match=r"not numbers[\s\S]*a: data"):
         as_rows(damaged, subject="a")
 
 
 @pytest.mark.parametrize("what", [np.eye(3), None, 3, "a", [[1.0]]])
 def test_what_is_no_matrix_is_refused(what):
-    message = "the name of a file, not a matrix" if isinstance(what, str) else "no sparse matrix"
+    message = "a file name, not a matrix" if isinstance(what, str) else "not a sparse matrix"
     with pytest.raises(ReproError, match=message):
         as_rows(what)
     with pytest.raises(ReproError, match=message):
@@ -97,7 +97,7 @@ def test_what_is_no_matrix_is_refused(what):
 
 
 def test_other_numbers_of_axes_are_refused():
-    with pytest.raises(ReproError, match="no matrix"):
+    with pytest.raises(ReproError, match="not a matrix"):
         as_problem(sp.coo_array(np.ones(3)), None, None)
     with pytest.raises(ReproError, match=r"no entries[\s\S]*2 x 3"):
         as_problem(sp.csr_array((2, 3)), None, None)
@@ -116,8 +116,8 @@ def test_other_numbers_of_axes_are_refused():
         (([1.0], [3], [0, 1]), "0 to 2"),
         (([1.0], [-1], [0, 1]), "0 to 2"),
         (([[1.0]], [0], [0, 1]), "1 axis"),
-        (([[1.0], [1.0, 2.0]], [0], [0, 1]), "no arrays of CSR"),
-        ((["a"], [0], [0, 1]), "no numbers"),
+        (([[1.0], [1.0, 2.0]], [0], [0, 1]), "not CSR arrays"),
+        ((["a"], [0], [0, 1]), "not numbers"),
     ],
 )
 def test_arrays_of_csr_are_looked_at(arrays, said):

@@ -148,37 +148,37 @@ def test_what_does_not_fit_is_refused(spd):
     A = repro.operator(spd, device=DEVICE)
     x = A.vectors.put(np.ones(60))
     single = repro.operator(spd.astype(np.float32), device=DEVICE)
-    with pytest.raises(ReproError, match="another dtype"):
+    with pytest.raises(ReproError, match="the wrong dtype"):
         single.matvec(x)
     with pytest.raises(ReproError, match="overlap"):
         A.matvec(x, out=x)
-    with pytest.raises(ReproError, match="same side"):
+    with pytest.raises(ReproError, match="same place"):
         A.matvec(x, out=np.empty(60))
-    with pytest.raises(ReproError, match="same side"):
+    with pytest.raises(ReproError, match="same place"):
         A.matvec(np.empty(60), out=x)
-    with pytest.raises(ReproError, match="another size"):
+    with pytest.raises(ReproError, match="the wrong size"):
         repro.operator(sp.bsr_array(sp.eye_array(30), blocksize=(3, 3)), device=DEVICE).matvec(x)
-    with pytest.raises(ValueError, match="another length"):
+    with pytest.raises(ValueError, match="the wrong length"):
         A @ np.ones(59)
 
 
 @pytest.mark.parametrize(
     ("matrix", "options", "message"),
     [
-        (np.eye(3), {}, "no sparse matrix"),
+        (np.eye(3), {}, "not a sparse matrix"),
         ("plate.mtx", {}, "scipy.io.mmread"),
         (Path("plate.mtx"), {}, "scipy.io.mmread"),
         (sp.csr_array((3, 4)), {}, "no entries"),
         (sp.csr_array((3, 3)), {}, "no entries"),
         (sp.csr_array(np.diag([1.0, np.nan])), {}, "NaN"),
-        (sp.eye_array(4, format="csr"), {"entry": "block3"}, "cannot be folded"),
-        (sp.bsr_array(np.ones((4, 4)), blocksize=(4, 4)), {}, "no quaternion matrix"),
-        (sp.eye_array(3, dtype=complex, format="csr"), {"entry": "real"}, "does not fit the entry"),
+        (sp.eye_array(4, format="csr"), {"entry": "block3"}, "cannot be divided"),
+        (sp.bsr_array(np.ones((4, 4)), blocksize=(4, 4)), {}, "not a quaternion matrix"),
+        (sp.eye_array(3, dtype=complex, format="csr"), {"entry": "real"}, "does not match the entry"),
         (sp.eye_array(3, format="csr"), {"entry": "octonion"}, "unknown entry"),
         (sp.eye_array(3, format="csr"), {"precision": "half"}, "unknown precision"),
         (sp.eye_array(3, format="csr"), {"tuned": "best"}, "unknown choice of a kernel"),
         (sp.eye_array(3, format="csr"), {"tuned": "dfault"}, r"dfault; did you mean default\?"),
-        (sp.eye_array(3, format="csr"), {"tuned": "CSR-AoS-AoS/static-1024-2"}, "cannot hold"),
+        (sp.eye_array(3, format="csr"), {"tuned": "CSR-AoS-AoS/static-1024-2"}, "does not support"),
         (sp.eye_array(3, format="csr"), {"tuned": "no_such:thing"}, "no such campaign"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

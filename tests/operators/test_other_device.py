@@ -34,9 +34,7 @@ def on_first(sides):
 
 
 def refusal(what, here, there):
-    return (
-        rf"another device\n  where: {what}\n  expected: .*{here}.*\n  actual: .*{there}.*\n  what to do: bring it there"
-    )
+    return rf"a different device\n  where: {what}\n  expected: .*{here}.*\n  actual: .*{there}.*\n  what to do: copy it"
 
 
 def test_arrays_of_the_same_device_are_multiplied(on_first, sides):
@@ -70,7 +68,7 @@ def test_all_products_refuse_those_of_another(on_first, sides):
 
 
 def test_which_device_it_is_comes_before_what_is_wrong_with_the_array(on_first, sides):
-    with pytest.raises(ReproError, match="another device"):
+    with pytest.raises(ReproError, match="a different device"):
         on_first.matvec(sides[1].put(np.ones(5, np.float32)))
 
 
@@ -102,5 +100,5 @@ def test_what_is_free_on_a_full_device_is_asked_while_it_is_the_current_one(side
 
 def test_a_gpu_that_is_not_there_is_advised_on_in_the_words_of_python(monkeypatch):
     monkeypatch.setattr("repro.devices.selection.node", lambda: SimpleNamespace(gpus=()))
-    with pytest.raises(ReproError, match=r'no such GPU(.|\n)*; device="auto" takes the CPU where there is no GPU'):
+    with pytest.raises(ReproError, match=r'no such GPU(.|\n)*; device="auto" uses the CPU if there is no GPU'):
         repro.operator(sp.csr_array(np.eye(3)), device="cuda")

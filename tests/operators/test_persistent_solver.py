@@ -89,7 +89,7 @@ def test_a_solution_is_of_the_library_that_b_is_of(monkeypatch):
 def test_b_may_be_as_small_or_large_as_numbers_are(scale, put):
     with repro.operator(LINE, device=DEVICE) as A:
         np.testing.assert_allclose(A.solve(scale * B) / scale, A.solve(B), rtol=1e-6)
-        with pytest.raises(ReproError, match=r"too small|no solution"):
+        with pytest.raises(ReproError, match=r"too small|broke down"):
             A.solve(put(scale * B))
 
 
@@ -166,7 +166,7 @@ def test_nan_on_the_device_is_one_message_and_spoils_no_later_solve(method, put)
     with repro.operator(LINE, device=DEVICE) as A:
         expected = A.solve(put(B), method=method).get()
         for b, x0 in ((nothing, B), (B, nothing)):
-            with pytest.raises(ReproError, match="no solution"):
+            with pytest.raises(ReproError, match="broke down"):
                 A.solve(put(b), method=method, x0=put(x0))
         np.testing.assert_array_equal(A.solve(put(B), method=method).get(), expected)
 

@@ -173,7 +173,7 @@ def test_a_refill_that_does_not_fit_ends_in_a_message(planned, runtime, monkeypa
         (np.zeros(a.nnz, np.float32), out),
         (np.zeros(a.nnz), put(np.zeros(c.nnz - 1))),
     ):
-        with pytest.raises(ReproError, match="another"):
+        with pytest.raises(ReproError, match="the wrong"):
             plan.refill(put(values), out=target)
     plan.close()
     with pytest.raises(ReproError, match="closed"):

@@ -130,11 +130,11 @@ def test_lengths_are_those_of_rows_and_columns():
     assert A.y_vectors.size == 3
     assert A.H.vectors.size == 3
     for wrong in (np.ones(3), np.ones((3, 1)), A.y_vectors.zeros()):
-        with pytest.raises(ReproError, match=r"another (length|size)"):
+        with pytest.raises(ReproError, match=r"the wrong (length|size)"):
             A @ wrong
-    with pytest.raises(ReproError, match="another size"):
+    with pytest.raises(ReproError, match="the wrong size"):
         A.matvec(A.vectors.zeros(), out=A.vectors.zeros())
-    with pytest.raises(ReproError, match="another shape"):
+    with pytest.raises(ReproError, match="the wrong shape"):
         A.matvec(np.ones(5), out=np.ones(5))
     assert (A @ A.vectors.zeros()).shape == (3,)
 

@@ -159,7 +159,7 @@ def test_what_does_not_fit_is_refused():
     A = repro.operator(sp.csr_array(np.ones((4, 3))), device=DEVICE)
     X = on_device(np.ones((3, 2)))
     for wrong in (np.ones((4, 2)), np.ones((2, 3)), on_device(np.ones((4, 2)))):
-        with pytest.raises(ReproError, match=r"another (shape|length|size)"):
+        with pytest.raises(ReproError, match=r"the wrong (shape|length|size)"):
             A @ wrong
         with pytest.raises(LengthError):
             A.matmat(wrong)
@@ -185,7 +185,7 @@ def test_other_layouts_multiply_on_the_host_and_say_what_to_do_on_the_device(tun
     A = repro.operator(matrix, tuned, device=DEVICE)
     X = draw(np.random.default_rng(2), (5, 7), float)
     np.testing.assert_allclose(A @ X, matrix @ X, atol=1e-13)
-    with pytest.raises(ReproError, match=r"one after the other[\s\S]*to do: [\s\S]*default"):
+    with pytest.raises(ReproError, match=r"cannot multiply several vectors[\s\S]*to do: [\s\S]*default"):
         A @ on_device(X)
 
 

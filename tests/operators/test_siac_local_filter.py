@@ -66,7 +66,7 @@ def test_without_points_local_is_at_the_quadrature_points(mesh):
 
 
 def test_a_matrix_with_several_scales_is_refused_and_one_for_all_is_no_matter(mesh, points):
-    with pytest.raises(ReproError, match="only with one h"):
+    with pytest.raises(ReproError, match="only for a constant h"):
         repro.siac(pair(mesh), 1, points, "local", matrix=True, device=DEVICE)
     same = np.full(40, mesh.longest)
     made = repro.siac(pair(mesh), 1, points, same, matrix=True, device=DEVICE)

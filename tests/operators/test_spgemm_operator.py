@@ -54,7 +54,7 @@ def test_the_order_of_columns_is_said():
 @pytest.mark.parametrize(
     ("a", "b", "message"),
     [
-        (np.eye(2), sp.csr_array(np.eye(2)), "no sparse matrix"),
+        (np.eye(2), sp.csr_array(np.eye(2)), "not a sparse matrix"),
         (sp.csr_array(np.eye(2)), sp.csr_array(1j * np.eye(2)), "not real"),
         (sp.csr_array((2, 3)), sp.csr_array((2, 3)), "cannot be multiplied"),
     ],
@@ -73,7 +73,7 @@ def test_a_damaged_matrix_is_refused():
 
 def test_sums_that_are_too_large_are_refused():
     large = sp.csr_array(np.full((2, 2), 3e38, np.float32))
-    with pytest.raises(ReproError, match=r"too large for float32\n.*row 0, column \d, the first of 4[\s\S]*float64"):
+    with pytest.raises(ReproError, match=r"out of range for float32\n.*row 0, column \d, the first of 4[\s\S]*float64"):
         repro.spgemm(large, large, device=DEVICE)
     assert np.isfinite(repro.spgemm(large, large.astype(np.float64), device=DEVICE).data).all()
     infinite = sp.csr_array(np.array([[np.inf, 0], [0, 1]], np.float32))

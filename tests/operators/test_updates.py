@@ -98,7 +98,7 @@ def test_in_single_precision(small_problem, put, entry):
     changed, values = with_values(problem, 2, float)
     A.update(values)  # rounded
     check(A, as_numbers(changed), 1e-4)
-    with pytest.raises(ReproError, match="another dtype"):
+    with pytest.raises(ReproError, match="the wrong dtype"):
         A.update(put(values))
 
 
@@ -190,13 +190,13 @@ def test_blocks_as_scipy_stores_them():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (np.ones(5), r"not as many[\s\S]*expected: 4"),
-        (np.ones(0), "not as many"),
-        (1.0, "not as many"),
+        (np.ones(5), r"the number of values is wrong[\s\S]*expected: 4"),
+        (np.ones(0), "the number of values is wrong"),
+        (1.0, "the number of values is wrong"),
         (np.array([1.0, np.nan, 1, 1]), r"NaN or infinite[\s\S]*values\[1\]"),
         ([1, 2, 3, np.inf], r"NaN or infinite[\s\S]*values\[3\]"),
-        (np.full(4, 1j), r"does not fit into float64[\s\S]*values\[0\]"),
-        (np.array(["a"] * 4), "no numbers"),
+        (np.full(4, 1j), r"does not represented in float64[\s\S]*values\[0\]"),
+        (np.array(["a"] * 4), "not numbers"),
         (np.ma.masked_less([1.0, 2, 3, 4], 2), "mask"),
     ],
     ids=str,
@@ -214,8 +214,8 @@ def test_other_arrays_are_refused_and_change_nothing(values, message):
 def test_device_arrays_of_another_size_or_dtype_are_refused(put):
     A = repro.operator(sp.csr_array(np.diag([1.0, 2, 3, 4])), device=DEVICE)
     for array, message in (
-        (np.ones(5), "another size"),
-        (np.ones(4, np.float32), "another dtype"),
+        (np.ones(5), "the wrong size"),
+        (np.ones(4, np.float32), "the wrong dtype"),
         (1j * np.ones(4), "dtype"),
     ):
         with pytest.raises(ReproError, match=message):
@@ -238,7 +238,7 @@ def test_a_full_device_is_one_message_and_changes_nothing(monkeypatch, nth):
     A = repro.operator(matrix, "Sl-8-AoSoA-AoS/direct-64-3-w2", device=DEVICE)
     check(A, matrix)
     fill_after(monkeypatch, open_runtime(DEVICE).device, nth)
-    with pytest.raises(ReproError, match="the device has no room"):
+    with pytest.raises(ReproError, match="the device is out of memory"):
         A.update(2 * matrix.data)
     monkeypatch.undo()
     check(A, matrix)

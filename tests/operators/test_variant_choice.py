@@ -227,7 +227,7 @@ def test_a_transpose_has_the_default_for_its_own_rows_unless_a_variant_was_named
 
 @pytest.mark.parametrize("budget", [-1, float("nan"), "2", None, True])
 def test_a_budget_that_is_none_is_one_message(matrix, budget):
-    with pytest.raises(ReproError, match=r"no such number(.|\n)*budget"):
+    with pytest.raises(ReproError, match=r"not a valid number(.|\n)*budget"):
         repro.operator(matrix, "now", device=DEVICE, budget=budget)
 
 

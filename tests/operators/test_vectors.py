@@ -136,11 +136,11 @@ def test_what_does_not_fit_is_refused():
     for wrong in ([], 1j):
         with pytest.raises(ReproError, match=r"expected: a real number\n"):
             ones.axpby(wrong, ones.zeros(), 1, ones.zeros())
-    with pytest.raises(ReproError, match="another size"):
+    with pytest.raises(ReproError, match="the wrong size"):
         vectors.put(np.ones(29))
-    with pytest.raises(ReproError, match="another dtype"):
+    with pytest.raises(ReproError, match="the wrong dtype"):
         vectors.dot(x, repro.vectors(10, "block3", "single", device=DEVICE).zeros())
-    with pytest.raises(ReproError, match="no array on the device"):
+    with pytest.raises(ReproError, match="not an array on the device"):
         vectors.dot(x, np.zeros(30))
     for wrong in ({"entry": "octonion"}, {"order": "XYZ"}, {"precision": "half"}, {"device": "opencl:7"}):
         with pytest.raises(ReproError):

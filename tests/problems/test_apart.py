@@ -62,7 +62,7 @@ def test_a_bug_keeps_its_traceback(path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGKILL])
 def test_a_crash_is_one_message_with_file_reader_and_signal(path: Path, number: signal.Signals) -> None:
-    with pytest.raises(ReproError, match="ended the process") as told:
+    with pytest.raises(ReproError, match="the process that read the file ended") as told:
         read_isolated(partial(readers.end_by, number), path, Limits(), READER)
     assert told.value.where == path
     assert told.value.actual == f"{READER} was ended by {number.name}"

@@ -68,9 +68,14 @@ def test_a_size_that_differs_from_the_published_one(tmp_path: Path, registered: 
     (tmp_path / "mine.mtx").write_text(MTX)
     item = f"{{name: toy, source: own, entry: real, path: {tmp_path}/mine.mtx, published: {{rows: %d, nonzeros: %d}}}}"
     assert build("toy", registered(item % (4, 4))).origin["published"] == {"rows": 4, "nonzeros": 4}
-    with pytest.raises(ReproError, match=r"another size[\s\S]*5 rows\n  actual: 4 rows"):
+    with pytest.raises(
+        ReproError, match=r"the size of the matrix differs from the published one[\s\S]*5 rows\n  actual: 4 rows"
+    ):
         build("toy", registered(item % (5, 4)))
-    with pytest.raises(ReproError, match=r"another size[\s\S]*3 non-zeros\n  actual: 4 non-zeros"):
+    with pytest.raises(
+        ReproError,
+        match=r"the size of the matrix differs from the published one[\s\S]*3 non-zeros\n  actual: 4 non-zeros",
+    ):
         build("toy", registered(item % (4, 3)))
 
 
@@ -78,7 +83,10 @@ def test_a_registered_size_may_be_that_of_a_rectangular_matrix(tmp_path: Path, r
     (tmp_path / "mine.mtx").write_text(MTX.replace("4 4 4", "4 6 4"))
     item = f"{{name: toy, source: own, entry: real, path: {tmp_path}/mine.mtx, published: {{rows: 4, nonzeros: 4%s}}}}"
     for columns, expected in (("", 4), (", columns: 5", 5)):
-        with pytest.raises(ReproError, match=rf"another size[\s\S]*{expected} columns\n  actual: 6 columns"):
+        with pytest.raises(
+            ReproError,
+            match=rf"differs from the published one[\s\S]*{expected} columns\n  actual: 6 columns",
+        ):
             build("toy", registered(item % columns))
     built = build("toy", registered(item % ", columns: 6"))
     assert built.summary() == {"entry": "real", "n": 4, "columns": 6, "nnz": 4}
@@ -112,7 +120,7 @@ def test_a_recipe_of_no_published_mesh_rebuilds_nothing(registered: Make, monkey
 
 @pytest.mark.wording
 def test_a_kind_with_another_entry(registered: Make) -> None:
-    with pytest.raises(ReproError, match=r"another entry[\s\S]*expected: entry: real"):
+    with pytest.raises(ReproError, match=r"a different entry[\s\S]*expected: entry: real"):
         build("toy", registered("{name: toy, source: generated, entry: block3, kind: poisson}"))
 
 
@@ -323,9 +331,9 @@ def test_the_mesh_of_a_problem_is_written_for_a_mirror(
 def test_a_problem_without_a_mesh(run: Callable[..., Any], tmp_path: Path) -> None:
     result = run("problem", "box", "--mesh", str(tmp_path / "box.meshb"))
     assert isinstance(result.exception, ReproError)
-    assert result.exception.what == "the problem has no mesh of its own"
+    assert result.exception.what == "the problem has no mesh"
     both = run("problem", "box", "--mesh", str(tmp_path / "box.meshb"), "--info")
-    assert "nothing else" in str(both.exception)
+    assert "writes only the mesh" in str(both.exception)
     assert not (tmp_path / "box.meshb").exists()
 
 

@@ -174,12 +174,12 @@ def test_a_spread_takes_each_once_however_many_there_are() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "no index of the collection"),
-        ("<html>not found</html>\n", "no index of the collection"),
-        ("1\ntoday\nA,b,3,3\n", "no index of the collection"),
-        ("1\ntoday\n" + "A" * 200_000, "no index of the collection"),
-        (csv_text(FITTING).replace("1500000", "many"), "no index of the collection"),
-        ("\n".join(csv_text(FITTING).splitlines()[:-1]), r"not whole[\s\S]*5 matrices\n  actual: 4"),
+        ("", "not an index of the collection"),
+        ("<html>not found</html>\n", "not an index of the collection"),
+        ("1\ntoday\nA,b,3,3\n", "not an index of the collection"),
+        ("1\ntoday\n" + "A" * 200_000, "not an index of the collection"),
+        (csv_text(FITTING).replace("1500000", "many"), "not an index of the collection"),
+        ("\n".join(csv_text(FITTING).splitlines()[:-1]), r"incomplete[\s\S]*5 matrices\n  actual: 4"),
     ],
     ids=["empty", "a page", "short", "long", "words", "cut off"],
 )
@@ -202,7 +202,9 @@ def test_all_of_the_index_is_read_through_the_package(tmp_path: Path, monkeypatc
 def test_a_set_is_resolved_into_its_file_and_then_in_the_registry(
     project: Path, index: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(ReproError, match=r"set is not resolved[\s\S]*repro resolve some`; without, add --index"):
+    with pytest.raises(
+        ReproError, match=r"set is not resolved[\s\S]*repro resolve some`; without a network, add --index"
+    ):
         load_registry(project / "problems.yaml").expand(["toy", "some"])
     assert dict(list_sets(project / "config.yaml")[1])["some"] == "not resolved yet: `repro resolve some`"
 
@@ -250,10 +252,10 @@ def test_the_network_is_asked_without_a_file(
 def test_what_cannot_be_resolved(project: Path, index: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = (project / "collections/some.yaml").read_text()
     assert repro("resolve", "s", "--index", str(index)) == 1
-    assert re.search(r"no collection of this name[\s\S]*expected: some\n  actual: s\n", capsys.readouterr().err)
+    assert re.search(r"no collection has this name[\s\S]*expected: some\n  actual: s\n", capsys.readouterr().err)
     index.write_text(csv_text(OTHERS))
     assert repro("resolve", "some", "--index", str(index)) == 1
-    assert "nothing in the index fits the query" in capsys.readouterr().err
+    assert "nothing in the index matches the query" in capsys.readouterr().err
     assert (project / "collections/some.yaml").read_text() == before
 
 

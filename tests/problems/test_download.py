@@ -145,7 +145,7 @@ def test_what_says_that_it_is_too_large_is_not_downloaded(server: Any, settings:
 def test_a_file_that_is_too_large_once_unpacked(server: Any, settings: Settings, body: bytes, name: str) -> None:
     server.files[name] = body
     message = refusal(settings(), f"{server.url}/{name}")
-    assert "the file is too large once it is unpacked" in message
+    assert "the unpacked file is too large" in message
     assert "at most 100,000 bytes (fetch.max_bytes)" in message
 
 
@@ -172,8 +172,8 @@ def archive(name: str, content: bytes, *, sparse: int | None = None) -> bytes:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (archive("toy/toy.txt", bytes(2 * LARGEST)), "too large once it is unpacked"),
-        (archive("toy/toy.txt", BOMB), "too large once it is unpacked"),
+        (archive("toy/toy.txt", bytes(2 * LARGEST)), "the unpacked file is too large"),
+        (archive("toy/toy.txt", BOMB), "the unpacked file is too large"),
         (archive("toy/toy.txt", b"", sparse=1 << 50), "the archive lacks the file"),
         (archive("../../toy/toy.txt", TOY), "the archive lacks the file"),
         (archive("/toy/toy.txt", TOY), "the archive lacks the file"),

@@ -4,6 +4,8 @@ import gzip
 import io
 import tarfile
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from repro.config.models import Config, Fetch
 from repro.errors import ReproError
 from repro.problems import repositories
 from repro.problems.builder import build
-from repro.problems.fetch import Address, Found, Wanted, mirrors, obtain
+from repro.problems.fetch import CHUNK, Address, Found, Wanted, mirrors, obtain
 from repro.problems.files import read_record
 from repro.problems.registry import Stanford, Suitesparse, Tetmesh
 from repro.problems.repositories import read_stanford, read_suitesparse, read_tetmesh
@@ -21,6 +23,7 @@ from repro.problems.repositories import read_stanford, read_suitesparse, read_te
 pytestmark = pytest.mark.usefixtures("no_mirror")
 
 MTX = b"%%MatrixMarket matrix coordinate real symmetric\n3 3 4\n1 1 2.0\n2 2 2.0\n3 3 2.0\n2 1 -1.0\n"
+LONG = MTX.replace(b"symmetric\n", b"symmetric\n" + 4000 * (b"%" + 48 * b" " + b"\n"))  # several chunks of a download
 OTHER = MTX.replace(b"-1.0", b"-1.5")
 PACKED = gzip.compress(MTX, mtime=0)
 TETRAHEDRON = b"""ply
@@ -174,6 +177,78 @@ def test_a_server_that_recovers_is_asked_again(server: Any, settings: Fetch) -> 
     assert len(server.hits) == 3
 
 
+class Resumable:
+    """Moods of a server that knows ranges: it cuts each answer off in the middle, up to one."""
+
+    def __init__(self, data: bytes, version: str = '"1"') -> None:
+        self.data, self.version, self.asked = data, version, list[str | None]()
+
+    def __call__(self, request: Any, whole: bool = False) -> None:
+        self.asked.append(request.headers["Range"])
+        start = int(self.asked[-1][6:-1]) if request.headers["If-Range"] == self.version else 0
+        rest = self.data[start:]
+        request.send_response(206 if start else 200)
+        if start:
+            request.send_header("Content-Range", f"bytes {start}-{len(self.data) - 1}/{len(self.data)}")
+        request.send_header("ETag", self.version)
+        request.send_header("Content-Length", str(len(rest)))
+        request.end_headers()
+        request.wfile.write(rest if whole else rest[: len(rest) // 2])
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_a_download_that_was_cut_off_goes_on_where_it_was(server: Any, settings: Fetch, changes: bool) -> None:
+    first = Resumable(LONG.replace(b"-1.0", b"-1.5") if changes else LONG)
+    second = Resumable(LONG, '"2"' if changes else '"1"')
+    server.moods["toy.mtx"] = [first, 503, lambda request: second(request, whole=True)]
+    settings = settings.model_copy(update={"retries": 2})
+    found = read_suitesparse(matrix(f"{server.url}/toy.mtx"), settings)
+    assert found.paths[0].read_bytes() == LONG
+    assert (first.asked, second.asked) == ([None], [f"bytes={CHUNK}-"])
+
+
+@pytest.mark.parametrize("header", ["bytes 0-9/99", "nonsense"])
+def test_a_range_that_was_not_asked_for_is_refused(server: Any, settings: Fetch, header: str) -> None:
+    def other_range(request: Any) -> None:
+        request.send_response(206)
+        request.send_header("Content-Range", header)
+        request.send_header("Content-Length", str(len(LONG)))
+        request.end_headers()
+        request.wfile.write(LONG)
+
+    server.moods["toy.mtx"] = [Resumable(LONG), other_range]
+    with pytest.raises(ReproError, match="Content-Range is not the range that was asked for"):
+        read_suitesparse(matrix(f"{server.url}/toy.mtx"), settings.model_copy(update={"retries": 1}))
+
+
+def busy(wait: str) -> Callable[[Any], None]:
+    def answer(request: Any) -> None:
+        request.send_response(429)
+        request.send_header("Retry-After", wait)
+        request.send_header("Content-Length", "0")
+        request.end_headers()
+
+    return answer
+
+
+def test_a_server_is_asked_again_when_it_wants_to_be(
+    server: Any, settings: Fetch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr("repro.problems.fetch.time.sleep", pauses.append)
+    server.files["toy.mtx.gz"] = PACKED
+    in_an_hour = format_datetime(datetime.now(UTC) + timedelta(hours=1))
+    server.moods["toy.mtx.gz"] = [busy("7"), busy("no date"), busy(in_an_hour), None]
+    settings = settings.model_copy(update={"retries": 3})
+    assert read_suitesparse(matrix(f"{server.url}/toy.mtx.gz"), settings).content.file.matrix.nnz == 5
+    assert pauses[:3] == [0, 7, 7] and 3500 < pauses[3] <= 3600
+
+    server.moods["toy.mtx.gz"] = [busy("9000")]
+    impatient = settings.model_copy(update={"cache": settings.cache + "2", "max_seconds": 100.0})
+    with pytest.raises(ReproError, match=r"HTTP 429 .*; the server asks to wait 9,000 s"):
+        read_suitesparse(matrix(f"{server.url}/toy.mtx.gz"), impatient)
+
+
 def test_a_mirror_with_a_wrong_file_does_not_hide_the_right_one(server: Any, settings: Fetch) -> None:
     good = read_suitesparse_checksum(server, settings)
     server.files["m/suitesparse/Group/toy.mtx"] = OTHER
@@ -218,7 +293,10 @@ def test_a_member_is_taken_out_of_an_archive(server: Any, settings: Fetch) -> No
 @pytest.mark.parametrize(
     ("archive", "reason"),
     [
-        (tar_gz(toy__elsewhere=TETRAHEDRON), "the archive lacks the file.*toy/recon/toy.ply.*toy/elsewhere.ply"),
+        (
+            tar_gz(toy__elsewhere=TETRAHEDRON),
+            "the archive lacks the file.*toy/recon/toy.ply.*toy/elsewhere.ply",
+        ),
         (tar_gz(toy__recon__toy=TETRAHEDRON)[:-20], "truncated or corrupt"),
     ],
 )

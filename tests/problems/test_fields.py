@@ -224,7 +224,7 @@ def registered(make_config: Any, tmp_path: Path, item: str) -> Config:
 @pytest.mark.wording
 def test_another_mesh_than_the_pinned_one_is_refused(make_config: Any, tmp_path: Path) -> None:
     item = f"{{name: toy, source: field, kind: delaunay, parameters: {{triangles: 9}}, checksum: {'f' * 64}}}"
-    with pytest.raises(ReproError, match=r"another one than the registry's[\s\S]*toy\n  expected: ffff"):
+    with pytest.raises(ReproError, match=r"differs from the registry's[\s\S]*toy\n  expected: ffff"):
         build("toy", registered(make_config, tmp_path, item))
 
 

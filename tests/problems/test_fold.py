@@ -90,7 +90,7 @@ def test_rounding_is_a_misfit_unless_tolerated() -> None:
     scalar, _, values = expanded("quaternion")
     noisy = scalar.copy()
     noisy.data *= 1 + 4 * EPSILON * np.random.default_rng(2).standard_normal(noisy.nnz)
-    with pytest.raises(ReproError, match="no quaternion matrix"):
+    with pytest.raises(ReproError, match="not a quaternion matrix"):
         fold_blocks(noisy, "quaternion", "toy")
     np.testing.assert_allclose(fold_blocks(noisy, "quaternion", "toy", tolerance=1e-13).values, values, rtol=1e-13)
 
@@ -110,7 +110,7 @@ def test_columns_that_are_no_multiple() -> None:
 @pytest.mark.wording
 @pytest.mark.parametrize(("dtype", "entry"), [(float, "complex"), (complex, "real"), (complex, "block3")])
 def test_values_of_another_kind(dtype: type, entry: str) -> None:
-    with pytest.raises(ReproError, match="does not fit the entry"):
+    with pytest.raises(ReproError, match="does not match the entry"):
         fold_blocks(sp.csr_array(np.eye(12, dtype=dtype)), entry, "toy")
 
 
@@ -126,5 +126,5 @@ def test_a_matrix_of_ones_is_a_pattern_and_no_other() -> None:
     assert folded.values.shape == (5, 0)
     np.testing.assert_array_equal(folded.indices, matrix.indices)
     matrix.data[3] = 2.5
-    with pytest.raises(ReproError, match=r"the matrix is no pattern[\s\S]*1 of 5 values are others, the first 2.5"):
+    with pytest.raises(ReproError, match=r"the matrix is not a pattern[\s\S]*1 of 5 values differ, the first is 2.5"):
         fold_blocks(matrix, "pattern", "toy")

@@ -85,7 +85,7 @@ def test_full_rows(family: Family) -> None:
     ids=lambda wanted: str(wanted.__dict__.values()),
 )
 def test_lengths_that_no_rows_have(wanted: LengthTargets) -> None:
-    with pytest.raises(ReproError, match="no rows have such lengths"):
+    with pytest.raises(ReproError, match="no rows have these lengths"):
         row_lengths(wanted)
 
 
@@ -93,13 +93,13 @@ def test_overflow_that_fewer_rows_than_needed_can_hold() -> None:
     # at most three entries beyond the width in a row, so five take two rows; entries within it are there for one
     wanted = LengthTargets(rows=3, nonzeros=7, shortest=0, longest=5, width=2, overflow=5)
     assert (wanted.fewest, wanted.most) == (2, 1)
-    with pytest.raises(ReproError, match="no rows have such lengths"):
+    with pytest.raises(ReproError, match="no rows have these lengths"):
         wanted.check()
 
 
 @pytest.mark.wording
 def test_a_row_cannot_be_longer_than_the_matrix_is_wide() -> None:
-    with pytest.raises(ReproError, match="there is no such graph"):
+    with pytest.raises(ReproError, match="no such graph exists"):
         assemble_graph(LengthTargets(10, 80, 0, 20, 8, 15), 19, "web", 1)
 
 

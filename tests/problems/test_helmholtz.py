@@ -73,5 +73,5 @@ def test_refuses_values_out_of_range(values: dict[str, float]) -> None:
 @pytest.mark.wording
 def test_refuses_a_surface_in_space() -> None:
     vertices, tets = space()
-    with pytest.raises(ReproError, match=r"(?s)do not fit.*3 coordinates, 3 vertices"):
+    with pytest.raises(ReproError, match=r"(?s)do not match.*3 coordinates, 3 vertices"):
         assemble_helmholtz(vertices, tets[:, :3], wavenumber=1.0)

@@ -78,7 +78,7 @@ def test_another_kind_is_refused(problem: Problem, tmp_path: Path) -> None:
         if isinstance(problem, kind):
             assert kind.load(tmp_path / "toy.npz").name == problem.name
         else:
-            expected = f"another kind\n  where: .*\n  expected: {kind.kind}\n  actual: {problem.kind}"
+            expected = f"a different kind\n  where: .*\n  expected: {kind.kind}\n  actual: {problem.kind}"
             with pytest.raises(ReproError, match=expected):
                 kind.load(tmp_path / "toy.npz")
 
@@ -105,12 +105,12 @@ def rewrite(path: Path, meta: dict[str, Any], **arrays: NDArray[Any]) -> None:
     [
         ({}, {"values": column(1, 2, -3)}, "wrong checksum"),
         ({"traits": {"entry": "real", "n": 3, "columns": 4}}, {}, "wrong checksum"),
-        ({"schema": 1}, {}, rf"another schema[\s\S]*expected: {SCHEMA}\n  actual: 1"),
+        ({"schema": 1}, {}, rf"a different schema[\s\S]*expected: {SCHEMA}\n  actual: 1"),
         ({"kind": "tensor"}, {}, r"unknown kind[\s\S]*actual: tensor"),
         ({"kind": "fetch"}, {}, r"unknown kind[\s\S]*actual: fetch"),
         ({"kind": "field"}, {}, "damaged"),
         ({}, {"extra": ints(1)}, "damaged"),
-        ({"name": "../../../toy"}, {}, r"damaged[\s\S]*name: .*not a name for a problem"),
+        ({"name": "../../../toy"}, {}, r"damaged[\s\S]*name: .*invalid name of a problem"),
         ({"name": 5}, {}, r"damaged[\s\S]*name: input should be a valid string"),
         ({"kind": ["matrix"]}, {}, r"damaged[\s\S]*kind: input should be a valid string"),
         ({"traits": [1]}, {}, r"damaged[\s\S]*traits: input should be a valid dictionary"),

@@ -113,7 +113,7 @@ def test_a_number_that_is_lost_is_found_among_many(number: str, zeros: str, spac
     lines = [f"{row} 1 {row}.5e-3 {zeros or row}" for row in range(1, 2000)]
     for line in (f"7 7 {number} 1", f"7 7 0 {number}"):
         block = "\n".join([*lines, line, *lines]).replace(" ", space).encode()
-        with pytest.raises(ReproError, match=r"does not fit into a double\n  where: a\.mtx, line 2010\n"):
+        with pytest.raises(ReproError, match=r"out of range for a double\n  where: a\.mtx, line 2010\n"):
             tokens(block, ("row", "column", "real", "real"), 11, Path("a.mtx"))
 
 

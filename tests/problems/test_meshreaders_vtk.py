@@ -154,7 +154,7 @@ def test_grids_by_their_dimensions(tmp_path: Path, name: str) -> None:
 def test_a_solid_grid_is_no_mesh_of_tetrahedra(tmp_path: Path) -> None:
     text = GRIDS["points"].partition("POINT_DATA")[0].replace("3 1 4", "3 2 4")
     (tmp_path / "a.vtk").write_text("# vtk DataFile Version 3.0\na\nASCII\nDATASET " + text)
-    refused(read_tetrahedra, tmp_path / "a.vtk", r"other elements than linear tetrahedra[\s\S]*6 hexahedron")
+    refused(read_tetrahedra, tmp_path / "a.vtk", r"elements other than linear tetrahedra[\s\S]*6 hexahedron")
 
 
 OLD = legacy("3.0", False, MIXED, MIXED_TYPES, False).decode()
@@ -164,28 +164,28 @@ NEW = legacy("5.1", False, MIXED, MIXED_TYPES, False).decode()
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "not one of VTK's old format"),
+        ("", "not in VTK's legacy format"),
         ("<?xml version='1.0'?>\n<VTKFile>", r"XML"),
         (OLD.replace("ASCII", "TEXT"), "ASCII or BINARY"),
         (OLD.partition("DATASET")[0], "truncated"),
         (OLD.partition("CELL_TYPES")[0], "no CELL_TYPES"),
         (OLD.partition("CELLS")[0], "no CELLS and no CELL_TYPES"),
-        (OLD.replace("UNSTRUCTURED_GRID", "DIRECTED_GRAPH"), r"not read[\s\S]*DIRECTED_GRAPH"),
-        (OLD.replace("POINTS 8 double", "POINTS 9 double"), "no number"),
+        (OLD.replace("UNSTRUCTURED_GRID", "DIRECTED_GRAPH"), r"unsupported kind of data[\s\S]*DIRECTED_GRAPH"),
+        (OLD.replace("POINTS 8 double", "POINTS 9 double"), "not a number"),
         (OLD.replace("POINTS 8 double", "POINTS 7 double"), "not understood"),
         (OLD.replace("POINTS 8 double", "POINTS 8 real"), "unknown type"),
         (OLD.replace("POINTS 8 double", "POINTS 8"), "not understood"),
         (OLD.replace("CELLS 9 ", "CELLS 8 "), "do not add up"),
         (OLD.replace("CELL_TYPES 9", "CELL_TYPES 8"), "not understood|not as many"),
-        (OLD.replace("1 3 10 10", "1 3 10 99"), "type that is not read"),
-        (OLD.replace("1 3 10 10", "1 3 10 12"), r"another number of corners[\s\S]*4 in cell 3"),
-        (OLD.replace("1 3 10 10", "1 3 14 10").replace("4 0 1 7 3", "4 0 1 7 3"), "another number of corners"),
+        (OLD.replace("1 3 10 10", "1 3 10 99"), "elements of an unsupported type"),
+        (OLD.replace("1 3 10 10", "1 3 10 12"), r"the wrong number of corners[\s\S]*4 in cell 3"),
+        (OLD.replace("1 3 10 10", "1 3 14 10").replace("4 0 1 7 3", "4 0 1 7 3"), "the wrong number of corners"),
         (OLD.replace("4 0 1 ", "4 0 99 ", 1), "vertices that do not exist"),
         (OLD + "SOMETHING 1\n", r"not understood[\s\S]*SOMETHING"),
         (OLD + "CELL_DATA 9\nSCALARS a double\n1 2 3\n", "truncated"),
         (NEW.replace("OFFSETS vtktypeint64\n0 1 3", "OFFSETS vtktypeint64\n0 3 1"), "do not ascend"),
         (NEW.replace("CONNECTIVITY", "CORNERS"), "CONNECTIVITY"),
-        (OLD.replace("0.0 0.0 0.0", "nan 0.0 0.0"), "NaN or infinite"),
+        (OLD.replace("0.0 0.0 0.0", "nan 0.0 0.0"), "NaN, infinite or too large"),
     ],
 )
 def test_old_files_that_are_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -318,19 +318,19 @@ RAW, TEXT, BASE = vtu("raw", "vtkZLibDataCompressor"), vtu("ascii"), vtu("binary
         (b"<html><body>Not found</body></html>", "not VTK's"),
         (RAW.replace(b"\n </AppendedData>\n</VTKFile>\n", b""), "truncated"),
         (TEXT.replace(b"</Cells>", b"</Cell>"), "damaged"),
-        (TEXT.replace(b"UnstructuredGrid", b"PolyData"), r"kind of data that is not read[\s\S]*PolyData"),
+        (TEXT.replace(b"UnstructuredGrid", b"PolyData"), r"unsupported kind of data[\s\S]*PolyData"),
         (TEXT.replace(b"<Piece", b"<Part").replace(b"</Piece", b"</Part"), "no mesh"),
         (TEXT.replace(b'NumberOfCells="9"', b'NumberOfCells="10"'), "truncated"),
         (TEXT.replace(b'NumberOfCells="9"', b'NumberOfCells="x"'), "number of cells"),
         (TEXT.replace(b'Name="offsets"', b'Name="places"'), "no cells"),
         (TEXT.replace(b"Int64", b"Int65"), "unknown type"),
         (TEXT.replace(b'format="ascii"', b'format="hex"'), "unknown form"),
-        (TEXT.replace(b'"LittleEndian"', b'"MiddleEndian"'), "form that is not read"),
-        (RAW.replace(b"vtkZLib", b"vtkZZip"), r"form that is not read[\s\S]*another mode"),
+        (TEXT.replace(b'"LittleEndian"', b'"MiddleEndian"'), "unsupported form"),
+        (RAW.replace(b"vtkZLib", b"vtkZZip"), r"unsupported form[\s\S]*another mode"),
         (RAW.replace(b'offset="0"', b'offset="7"').replace(b"vtkZLib", b"vtkLZMA"), "cannot be unpacked|truncated"),
-        (BASE.replace(b"\n  ", b"\n  *", 3), "no base64"),
-        (TEXT.replace(b"10 10 10 10 10 10", b"10 10 10 10 10 12"), "another number of corners"),
-        (TEXT.replace(b"10 10 10 10 10 10", b"10 10 10 10 10 98"), "type that is not read"),
+        (BASE.replace(b"\n  ", b"\n  *", 3), "not base64"),
+        (TEXT.replace(b"10 10 10 10 10 10", b"10 10 10 10 10 12"), "the wrong number of corners"),
+        (TEXT.replace(b"10 10 10 10 10 10", b"10 10 10 10 10 98"), "elements of an unsupported type"),
         (TEXT.replace(b"\n1 3 7 11", b"\n1 3 2 11"), "do not ascend"),
         (TEXT.replace(b"\n0 0 1 ", b"\n0 0 99 "), "vertices that do not exist|no tetrahedra"),
     ],

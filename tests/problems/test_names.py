@@ -37,13 +37,13 @@ def test_names_that_do(name: str) -> None:
     ],
 )
 def test_names_that_do_not(name: str, said: str) -> None:
-    with pytest.raises(ReproError, match=f"not a name for a problem[\\s\\S]*{said}[\\s\\S]*give it a `name:`"):
+    with pytest.raises(ReproError, match=f"invalid name of a problem[\\s\\S]*{said}[\\s\\S]*give it a `name:`"):
         own_name(OwnProblem(path="a.mtx", name=name))
 
 
 @pytest.mark.parametrize("path", ["{wild}.mtx", "aaaaaaaaaaaaaaaaaaaaa.mtx", ".mtx", "x" + "ab" * 130 + "c.mtx"])
 def test_a_name_by_a_file_follows_the_same_rule(path: str) -> None:
-    with pytest.raises(ReproError, match=r"not a name for a problem[\s\S]*give it a `name:`"):
+    with pytest.raises(ReproError, match=r"invalid name of a problem[\s\S]*give it a `name:`"):
         own_name(OwnProblem(path=path))
     assert own_name(OwnProblem(path=path, name="fine")) == "fine"
 

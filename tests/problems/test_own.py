@@ -57,7 +57,7 @@ def test_a_file_without_values_is_a_pattern_and_has_no_entry_twice(tmp_path: Pat
     path.write_text("%%MatrixMarket matrix coordinate pattern general\n3 3 3\n2 1\n2 1\n3 3\n")
     assert assemble_own(path, "real")[1].values.ravel().tolist() == [2, 1]
     for entry in (None, "pattern"):
-        with pytest.raises(ReproError, match=r"each entry once.*\n.*line 4[\s\S]*entry: real"):
+        with pytest.raises(ReproError, match=r"entry of a pattern occurs twice.*\n.*line 4[\s\S]*entry: real"):
             assemble_own(path, entry)
 
 
@@ -114,7 +114,7 @@ def test_a_surface_has_no_tetrahedra(surface: Path) -> None:
         assemble_own(surface, "block3")
 
 
-@pytest.mark.parametrize(("name", "said"), [("none.mtx", "no such file"), ("notes.txt", "unknown kind of file")])
+@pytest.mark.parametrize(("name", "said"), [("none.mtx", "no such file"), ("notes.txt", "unknown type of file")])
 def test_files_that_do_not_do(tmp_path: Path, name: str, said: str) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     with pytest.raises(ReproError, match=said):

@@ -80,7 +80,9 @@ def test_a_surface_can_be_written_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["toy.ply", "toy.meshb.zip", "meshb"])
 def test_another_format_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ReproError, match=r"unknown kind of mesh file[\s\S]*\.meshb or \.meshb\.gz or \.meshb\.xz"):
+    with pytest.raises(
+        ReproError, match=r"unknown mesh format for writing[\s\S]*\.meshb or \.meshb\.gz or \.meshb\.xz"
+    ):
         write_mesh(tmp_path / name, VERTICES, TETS)
     assert not list(tmp_path.iterdir())
 

@@ -99,7 +99,7 @@ def test_sizes_are_those_of_the_matrices_whose_pattern_they_have(
 
 @pytest.mark.wording
 def test_a_stencil_of_other_dimensions() -> None:
-    with pytest.raises(ReproError, match=r"other dimensions\n  where: 9 points\n  expected: 2 .*\n  actual: 3"):
+    with pytest.raises(ReproError, match=r"differ in dimension\n  where: 9 points\n  expected: 2 .*\n  actual: 3"):
         generate("diffusion", points=[4, 4, 4], stencil=9)
     with pytest.raises(ReproError, match="stencil: Input should be 5, 7, 9 or 27"):
         generate("diffusion", stencil=6)

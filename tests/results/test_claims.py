@@ -473,13 +473,13 @@ def test_a_bad_line_is_one_message(tmp_path: Path, line: Mapping[str, str], said
 
 def test_ids_are_told_apart(tmp_path: Path) -> None:
     write_claims(tmp_path, GOOD, GOOD)
-    with pytest.raises(ReproError, match="one id"):
+    with pytest.raises(ReproError, match="the same id"):
         load_claims("mine", tmp_path)
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [('"a\n', "unreadable"), ("id,place\n", "other columns"), (",".join(COLUMNS) + "\na\n", "mine.csv:2")],
+    [('"a\n', "cannot be read"), ("id,place\n", "the wrong columns"), (",".join(COLUMNS) + "\na\n", "mine.csv:2")],
 )
 def test_a_damaged_file_of_claims_is_one_message(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "claims/mine.csv"

@@ -190,7 +190,7 @@ def test_devices_are_kept_apart(tmp_path: Path) -> None:
     other = made(tmp_path / "b", lambda row: replace(scaled(row, 2.0), device="NVIDIA A100"))
     for path in other.raw.rglob("search.parquet"):
         pd.read_parquet(path).assign(device="NVIDIA A100").to_parquet(path)
-    with pytest.raises(ReproError, match="of different devices"):
+    with pytest.raises(ReproError, match="on different devices"):
         compare(first, other)
     comparison = compare(first, other, across_devices=True)
     assert comparison.across and comparison.rows["verdict"].isna().all() and not len(comparison.slower)
@@ -219,7 +219,7 @@ def test_a_study_that_one_campaign_did_not_measure_is_of_no_other_device(tmp_pat
     for path in sides[1].study("made_up").rglob("*.parquet"):
         if path.stem in ("search", "report"):
             pd.read_parquet(path).assign(device="NVIDIA A100").to_parquet(path)
-    with pytest.raises(ReproError, match=r"of different devices(.|\n)*NVIDIA A100"):
+    with pytest.raises(ReproError, match=r"on different devices(.|\n)*NVIDIA A100"):
         compare(*sides)
 
 
@@ -237,14 +237,14 @@ def test_campaigns_are_comparison_by_name_and_by_folder(tmp_path: Path) -> None:
     with pytest.raises(ReproError, match="no such campaign"):
         find_campaign("nothing", tmp_path)
     (tmp_path / "empty" / "raw").mkdir(parents=True)
-    with pytest.raises(ReproError, match="share no study"):
+    with pytest.raises(ReproError, match="have no study in common"):
         compare(here, CampaignFolder(tmp_path / "empty"))
 
 
 @pytest.mark.wording
 def test_campaigns_without_a_timed_row_in_common_are_refused(tmp_path: Path) -> None:
     other = made(tmp_path / "b", lambda row: replace(row, name=f"{row.name}/other"))
-    with pytest.raises(ReproError, match=r"(?s)share no timed row.*only in the first"):
+    with pytest.raises(ReproError, match=r"(?s)have no timed row in common.*only in the first"):
         compare(made(tmp_path / "a"), other)
 
 

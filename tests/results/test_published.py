@@ -41,12 +41,12 @@ def test_a_study_without_a_paper_or_targets_has_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "what"),
     [
-        ("published/made_up/sizes.csv", "problem,kind,rows\n", r"other columns(.|\n)*problem, entry, rows"),
+        ("published/made_up/sizes.csv", "problem,kind,rows\n", r"the wrong columns(.|\n)*problem, entry, rows"),
         ("published/made_up/sizes.csv", "problem,entry,rows\nnut,block3\n", r"sizes.csv:2"),
-        ("targets/made_up.csv", "quantity,wanted\nspeedup,1,5\n", "another number of columns"),
-        ("published/made_up/devices.csv", 'gpu\n"K2000\n', "unreadable file"),
-        ("targets/made_up.csv", None, "no such file of published numbers"),
-        ("published/made_up/sizes.csv", None, "no such file of published numbers"),
+        ("targets/made_up.csv", "quantity,wanted\nspeedup,1,5\n", "the wrong number of columns"),
+        ("published/made_up/devices.csv", 'gpu\n"K2000\n', "cannot be read"),
+        ("targets/made_up.csv", None, "the file of published numbers was not found"),
+        ("published/made_up/sizes.csv", None, "the file of published numbers was not found"),
     ],
 )
 def test_damaged_and_missing_files_are_one_message(folder: Path, name: str, text: str | None, what: str) -> None:

@@ -281,7 +281,7 @@ def test_the_search_names_places_and_filters_the_table_that_is_chosen(screen: di
 
 
 def test_a_variants_words_are_spelt_out_on_hover(screen: dict[str, Any]) -> None:
-    assert screen["spelt"] == "b64: 64 threads a block"
+    assert screen["spelt"] == "b64: 64 threads per block"
 
 
 def test_in_print_a_wide_table_comes_in_parts_a_long_one_is_left_out_and_all_is_open(screen: dict[str, Any]) -> None:

@@ -68,7 +68,8 @@ class OfOneKey(Study):
 
 
 @pytest.mark.parametrize(
-    ("kind", "words"), [(Misspelt, "`transp` overrides no `render`"), (OfOneKey, "the study has no module of that key")]
+    ("kind", "words"),
+    [(Misspelt, "`transp` overrides no `render`"), (OfOneKey, "the study has no module with this key")],
 )
 def test_a_study_without_render_is_told_from_one_without_a_key(kind: type[Study], words: str) -> None:
     with pytest.raises(ReproError, match=words):

@@ -154,7 +154,7 @@ class Call:
 
     def __call__(self, stream: int, *addresses: int) -> None:
         if self._closed:
-            raise LaunchError("the memory of the kernel's arguments was released")
+            raise LaunchError("the memory of the kernel's arguments was freed")
         given = iter(addresses)
         values = [ctypes.c_void_p(next(given)) if a is ADDRESS else _as_c(a) for a in self._arguments]
         assert next(given, None) is None

@@ -116,7 +116,7 @@ def test_a_process_reads_a_campaign_once_and_again_where_it_has_changed(tmp_path
 @pytest.mark.wording
 def test_rows_of_another_schema_are_one_message(tmp_path):
     campaign(tmp_path, "first", schema=SCHEMA - 1)
-    with pytest.raises(ReproError, match="rows of another schema"):
+    with pytest.raises(ReproError, match="rows have a different schema"):
         load(tmp_path, "cuda", None)
 
 
@@ -150,7 +150,7 @@ def test_what_is_no_record_is_said(tmp_path, path, text):
     campaign(tmp_path, "first")
     record = tmp_path / "first/raw" / path
     record.write_text(text)
-    with pytest.raises(ReproError, match="unreadable record") as error:
+    with pytest.raises(ReproError, match="cannot be read") as error:
         load(tmp_path, "cuda", None)
     assert str(record) in str(error.value)
 
@@ -159,5 +159,5 @@ def test_rows_that_lack_a_column_are_said(tmp_path):
     campaign(tmp_path, "first")
     path = tmp_path / "first/raw/study/p/single/search.parquet"
     pd.read_parquet(path).drop(columns=["protocol"]).to_parquet(path)
-    with pytest.raises(ReproError, match=r"another schema[\s\S]*first/raw/study[\s\S]*columns protocol"):
+    with pytest.raises(ReproError, match=r"a different schema[\s\S]*first/raw/study[\s\S]*columns protocol"):
         load(tmp_path, "cuda", None)

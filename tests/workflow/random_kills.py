@@ -98,7 +98,7 @@ class Attack:
             with suppress(ProcessLookupError):
                 os.killpg(other.pid, signal.SIGKILL)
             said = self._wait(other)
-            how += ", other refused" if "another run works in this folder" in said else ", other killed after it"
+            how += ", other refused" if "another run is active in this folder" in said else ", other killed after it"
         self.look()
         return how
 

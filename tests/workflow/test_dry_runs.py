@@ -324,5 +324,5 @@ def test_results_that_cannot_be_written_are_one_message(
         results.symlink_to("/sys")  # where not even root can make a folder
     said = checkout.snakemake("all")
     assert said.code == 1
-    assert "cannot write to the results folder" in said.text
+    assert "cannot write to the folder of results" in said.text
     assert "Traceback" not in said.text

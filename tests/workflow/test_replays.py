@@ -78,7 +78,7 @@ def test_a_replay_that_fails_deletes_nothing_that_is_recorded(record: Checkout) 
     code, said = replay(record)
     assert code == 0, said
     assert set(made(record)) > set(before)
-    assert rows.stat().st_mtime == pytest.approx(ahead), "a record stays as it is"
+    assert rows.stat().st_mtime == pytest.approx(ahead), "records are not changed"
 
 
 @pytest.mark.exhaustive

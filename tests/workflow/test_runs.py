@@ -225,7 +225,7 @@ def test_a_second_run_in_the_folder_is_refused(checkout: Checkout, config: str) 
         fcntl.flock(lock, fcntl.LOCK_EX)
         said = checkout.snakemake("all", "--configfile", config, "--config", "seed=7")
     assert said.code == 1
-    assert "another run works in this folder" in said.text
+    assert "another run is active in this folder" in said.text
     assert "Traceback" not in said.text
     assert checkout.snakemake("all", "--configfile", config).nothing_to_do
 

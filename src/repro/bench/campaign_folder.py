@@ -36,7 +36,7 @@ class CampaignFolder:
 
         if not re.fullmatch(CAMPAIGN, campaign) or "\n" in campaign or len(campaign) > MAX_PART_LENGTH:
             raise ReproError(
-                "not a name for a campaign",
+                "invalid name of a campaign",
                 where=shown(repr(campaign)),
                 expected=f"letters, digits and . _ -, no . or - as the first, at most {MAX_PART_LENGTH}",
                 todo=f"name a folder below {results}; a configuration is named by --config, another folder of results "

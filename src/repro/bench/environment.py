@@ -159,5 +159,5 @@ def _git(*arguments: str) -> str:
     trusted = ["-c", f"safe.directory={CHECKOUT}", "-c", "core.fsmonitor=false"]
     run = run_program(["git", "-C", str(CHECKOUT), *trusted, *arguments], ANSWERING, "git", environment)
     if run.code:
-        raise ReproError("git failed", where=CHECKOUT, actual=shown(run.said))
+        raise ReproError("the git command failed", where=CHECKOUT, actual=shown(run.said))
     return run.output.strip()

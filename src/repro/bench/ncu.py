@@ -99,7 +99,7 @@ def read_log(text: str) -> list[ProfiledKernel]:
     rows = csv.DictReader(line for line in lines[first:] if line.startswith('"'))
     absent = [header for header in _HEADS if header not in (rows.fieldnames or ())]
     if absent:
-        raise ReproError("unknown output of ncu", expected=f"columns {', '.join(_HEADS)}", actual=lines[first])
+        raise ReproError("unknown format of ncu's output", expected=f"columns {', '.join(_HEADS)}", actual=lines[first])
     names: dict[str, str] = {}
     metrics: dict[str, dict[str, float]] = {}
     for row in rows:
@@ -153,7 +153,7 @@ def split(
         kernels_per_launch, remainder = divmod(len(segment), launches)
         if remainder or not kernels_per_launch:
             raise ReproError(
-                "a runnable does not launch the same kernels each time",
+                "a runnable launches different kernels from one run to the next",
                 where=name,
                 expected=f"a multiple of {launches} kernels",
                 actual=f"{len(segment)}: {', '.join(dict.fromkeys(kernel.name for kernel in segment)) or 'none'}",

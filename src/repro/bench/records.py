@@ -121,11 +121,11 @@ def _problem_of(folder: CampaignFolder, name: str, packed: Mapping[str, Any]) ->
         record = read_problem(path)
     if record["name"] != name or name_error(name):
         raise ReproError(
-            "a record of another problem than its file says",
+            "the record describes a different problem from its file name",
             where=path,
             expected=f"the name {shown(repr(name))}"
             if not name_error(name)
-            else f"a file by a problem's name: {name_error(name)}",
+            else f"a file named after a problem: {name_error(name)}",
             actual=shown(repr(record["name"])),
             todo=f"delete it and run the campaign again; {_TAKE}",
         )
@@ -174,11 +174,11 @@ def read_commits(folder: CampaignFolder) -> dict[str, str | None]:
         return {}
     except (OSError, ValueError) as error:
         raise ReproError(
-            "the commits of a record cannot be read",
+            "the list of commits in a record cannot be read",
             where=path,
             expected="a commit, or null, for each hash of a source",
             actual=shown(str(error).splitlines()[0]),
-            todo="`repro record` writes it again; in a clone of the repository, whose history it searches",
+            todo="run `repro record` again in a clone of the repository, whose history it searches",
         ) from None
 
 
@@ -255,7 +255,7 @@ def invalid_record(path: Path, subject: str, error: ValidationError, parent_key:
 
 def _unreadable(path: Path, subject: str, reason: object) -> ReproError:
     return ReproError(
-        f"unreadable record of {subject}: it is damaged, or no such record",
+        f"the record of {subject} cannot be read: it is damaged or not a record",
         where=path,
         actual=reason,
         todo=f"delete it and run the campaign again; {_TAKE}",

@@ -348,8 +348,8 @@ def split_columns(columns: Mapping[str, Any], own: Mapping[str, ColumnType]) -> 
     undeclared = [name for name in columns if name not in COMMON_COLUMNS and name not in own]
     if undeclared:
         raise ReproError(
-            f"columns that the study does not declare: {', '.join(undeclared)}",
-            expected=f"those of all rows, or its own: {', '.join(own) or '(it has none)'}",
+            f"the study does not declare the columns {', '.join(undeclared)}",
+            expected=f"the columns of all rows, or its own: {', '.join(own) or '(it has none)'}",
             todo="declare them in the study's `columns`: in a class of its rows, whose `own_columns()` these are, by a "
             f"field such as `{undeclared[0]}: int | None`",
         )

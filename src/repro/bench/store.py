@@ -155,7 +155,7 @@ def _unreadable(path: Path, reason: object) -> ReproError:
         "unreadable rows",
         where=path,
         actual=shown(reason),
-        todo="delete the file and let the workflow make it again; where it is a record's, take it from a copy, "
+        todo="delete the file, and the workflow makes it again; if it belongs to a record, restore it from a copy "
         "or from git",
     )
 
@@ -411,11 +411,11 @@ def read_rows(
     for (case, rows), path in zip(tables_by_case.items(), files, strict=True):
         if foreign := {_folder(*key) for key in distinct_cases(rows)} - {case}:
             raise ReproError(
-                "rows of another problem",
+                "the rows belong to a different problem",
                 where=path,
                 expected="/".join(case),
                 actual=", ".join(sorted("/".join(other) for other in foreign)),
-                todo="measure the problem again: its folder says what it is",
+                todo="measure the problem again; the folder is named after it",
             )
     tables = list(tables_by_case.values())
     if os.path.lexists(path := step_file(study_folder, step)):  # a dangling link is reported as damaged
@@ -475,11 +475,11 @@ def recorded_steps(study_folder: Path) -> list[str]:
     for step in steps:
         if not re.fullmatch(STEP_NAME, step):
             raise ReproError(
-                "a file of rows whose name is no step's",
+                "a file of rows is not named after a step",
                 where=study_folder,
                 expected="letters, digits, _ and -, before .parquet",
                 actual=shown(repr(step)),
-                todo="take it away, or give it the name that it had",
+                todo="remove it, or rename it back",
             )
     return steps
 
@@ -505,11 +505,11 @@ def _read_steps(path: Path, study_name: str) -> pa.Table:
 
 def refuse_rows(path: Path, wrong: Misfit) -> ReproError:
     return ReproError(
-        "rows that cannot have been measured",
+        "the rows contain impossible values",
         where=path,
         expected=wrong.expected,
         actual=wrong.actual,
-        todo="measure again; where they are a record's, take the file from a copy, or from git",
+        todo="measure again; if they belong to a record, restore the file from a copy or from git",
     )
 
 
@@ -519,11 +519,11 @@ def _is_text(column: pa.Field | pa.ChunkedArray) -> bool:
 
 def other_schema(path: Path, expected: object, actual: object) -> ReproError:
     return ReproError(
-        "rows of another schema",
+        "the rows have a different schema",
         where=path,
         expected=expected,
         actual=actual,
-        todo="measure again with this version, or read them with the version that wrote them",
+        todo="measure again with this version, or read the rows with the version that wrote them",
     )
 
 
@@ -564,9 +564,9 @@ def check_measured(folder: CampaignFolder, named_by: Path | None = None) -> None
         actual=f"{folder.name}, which {named_by} names, since the command names none{absent_here}"
         if named_by
         else f"{folder.name}{suggestion(folder.name, [other.name for other in others])}",
-        todo="measure it first, or name another one"
+        todo="measure it first, or name another campaign"
         + (f", such as {proposed.name}" if proposed else "")
-        + ": `repro list campaigns` has all",
+        + "; `repro list campaigns` prints all",
     )
 
 
@@ -575,5 +575,5 @@ def check_folders(folder: CampaignFolder, studies: Iterable[str]) -> None:
     for path in (folder.records, folder.environments, *map(folder.study, studies)):
         if path.exists() and not path.is_dir():
             raise ReproError(
-                "a file is where a folder should be", where=path, todo="take the folder from a copy, or from git"
+                "a file is in the place of a folder", where=path, todo="restore the folder from a copy or from git"
             )

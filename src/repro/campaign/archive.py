@@ -88,7 +88,7 @@ def record_commits(
     unknown = [source for source, commit in commits.items() if commit is None and source not in earlier]
     if unknown and not allow_uncommitted:
         raise ReproError(
-            "rows were measured by code that no commit has",
+            "rows were measured with code that is in no commit",
             where=folder.environments,
             expected="a commit in this checkout's history with the same sources, so that others can run them again",
             actual=f"none for the source hash {', '.join(unknown)}",
@@ -110,7 +110,7 @@ def find_commits(source_commits: Mapping[str, str | None], repository: Path) -> 
         return {}
     log_lines = run_program(["git", "-C", repository, "log", "--all", "--reverse", "--format=%H"], LISTING, "git")
     if log_lines.code:
-        raise ReproError("git failed", where=repository, actual=shown(log_lines.said))
+        raise ReproError("the git command failed", where=repository, actual=shown(log_lines.said))
     source_candidates: dict[str, list[str]] = {source: [] for source in source_commits}
     with subprocess.Popen(
         ["git", "-C", repository, "cat-file", "--batch"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -269,11 +269,11 @@ def _read_checksums(path: Path) -> dict[str, str]:
         return {item["@id"]: item["sha256"] for item in content["@graph"] if item["@type"] == "File"}
     except FileNotFoundError:
         raise ReproError(
-            "the record has no checksums", where=path, todo="`repro record` writes them where it was measured"
+            "the record has no checksums", where=path, todo="run `repro record` where the campaign was measured"
         ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ReproError(
-            "the checksums of a record cannot be read", where=path, actual=shown(str(error)), todo="take it from git"
+            "the record's checksums cannot be read", where=path, actual=shown(str(error)), todo="take it from git"
         ) from None
 
 

@@ -64,7 +64,7 @@ class CampaignSelection:
         if reference_names is None:
             reference_names = loaded.beside if loaded else ()
         if name in reference_names:
-            raise ReproError("a campaign cannot stand beside itself", where="beside", actual=name)
+            raise ReproError("a campaign cannot be compared with itself", where="beside", actual=name)
         return cls(name, results, loaded, tuple(reference_names), None if campaign else config or DEFAULT_CONFIG)
 
     @property
@@ -125,11 +125,11 @@ class CampaignSelection:
         if campaign.device and reference.device and campaign.device != reference.device:
             subject = {"as_published": "the kernels as published were", "later": "the later rows were"}[key]
             raise ReproError(
-                f"{subject} measured on another model of GPU",
+                f"{subject} measured on a different GPU model",
                 where=f"{key}: {name}, study {study_name}",
                 expected=campaign.device,
                 actual=reference.device,
-                todo=f"name a campaign on the same model, or leave `{key}` out",
+                todo=f"name a campaign measured on the same model, or remove `{key}`",
             )
         return reference
 

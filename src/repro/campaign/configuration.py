@@ -28,7 +28,7 @@ def check_study(config: Config, study_name: str) -> None:
             where=f"campaign {config.campaign}: studies",
             expected=f"one of {', '.join(config.studies)}",
             actual=f"{study_name}{suggestion(study_name, config.studies)}",
-            todo="name one of these, or a configuration that has it by --config",
+            todo="name one of these, or pass a configuration that contains it with --config",
         )
 
 
@@ -65,7 +65,7 @@ def resolve(data: Mapping[str, Any], source: Source = "the configuration") -> Co
     offered_studies = study_names()
     if study_overrides is not None and not isinstance(study_overrides, Mapping):
         raise ReproError(
-            "the configuration does not fit",
+            "invalid configuration",
             where=f"{position(source, ('studies',)) or f'{named(source)}: '}studies",
             expected=f"a mapping with some of the studies {', '.join(offered_studies)}",
             actual=shown(study_overrides),
@@ -79,7 +79,7 @@ def resolve(data: Mapping[str, Any], source: Source = "the configuration") -> Co
                 where=f"{position(source, ('studies', str(name))) or f'{named(source)}: '}studies",
                 expected=f"one of {', '.join(offered_studies)}",
                 actual=f"{shorten(str(name))}{suggestion(name, offered_studies)}",
-                todo="`repro list studies` says what each re-runs",
+                todo="`repro list studies` shows which paper each one re-runs",
             )
         if study_override is not False:
             studies[name] = _settings(name, study_override, source)
@@ -91,8 +91,8 @@ def resolve(data: Mapping[str, Any], source: Source = "the configuration") -> Co
             where=f"{named(source)}: studies",
             expected=f"at least one of {', '.join(offered_studies)}",
             actual=shown(study_overrides) if study_overrides else "none",
-            todo=f"add `studies: {{{offered_studies[0]}: {{}}}}`; a file stands alone, so what another "
-            "one names does not count",
+            todo=f"add `studies: {{{offered_studies[0]}: {{}}}}`; each file is complete by itself; the studies of "
+            "other files do not count",
         )
     fitting = dict(validate(config_model(studies), {**data, "studies": studies}, source))
     return Config.model_validate({**fitting, "studies": dict(fitting["studies"])})
@@ -120,9 +120,9 @@ def _place_inputs(value: Any, written: object, folder: Path, key: str = "") -> A
 def _settings(name: str, override: object, source: Source) -> dict[str, Any]:
     if override is not None and not isinstance(override, Mapping):
         raise ReproError(
-            "the configuration does not fit",
+            "invalid configuration",
             where=f"{position(source, ('studies', name)) or f'{named(source)}: '}studies.{name}",
-            expected="a mapping of what differs from the study's defaults, or false",
+            expected="a mapping with the changes to the study's defaults, or false",
             actual=shown(override),
             todo=f"write `{name}: {{}}` for the defaults, `{name}: {{problems: [NAME]}}` for other problems",
         )
@@ -137,7 +137,7 @@ def _settings(name: str, override: object, source: Source) -> dict[str, Any]:
             where=f"{position(source, ('studies', name, 'problems')) or f'{named(source)}: '}studies.{name}.problems",
             expected="at least one problem",
             actual=shown(settings["problems"]),
-            todo="name a set such as `generated`, or problems",
+            todo="name problems, or a set such as `generated`",
         )
     return settings
 

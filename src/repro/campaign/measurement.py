@@ -248,7 +248,7 @@ def _study_apart(study: Study) -> Callable[[], AbstractContextManager[None]]:
                 print(f"warning: the study {study.name} {containment.message}", flush=True)
         if containment.beyond_repair:
             raise ReproError(
-                "a study of another package changes what cannot be put back in its process",
+                "a study of an installed package changed global state that cannot be restored",
                 where=f"study {study.name}",
                 actual=containment.beyond_repair,
             )
@@ -267,12 +267,12 @@ def _refuse_unnamed(study: Study, module_keys: Sequence[str], target: Target, er
     if key is not None and key not in module_keys:
         nearest_keys = get_close_matches(key, module_keys, n=NAMED_KEYS, cutoff=0)
         raise ReproError(
-            "the study reads a module that it does not name",
+            "the study loads a module that it did not request",
             where=f"study {study.name}",
-            expected=f"a key that its `modules` returns: {', '.join(nearest_keys)}"
+            expected=f"a key returned by its `modules`: {', '.join(nearest_keys)}"
             + ", …" * (len(nearest_keys) < len(module_keys)),
             actual=key,
-            todo="name it in `modules`, or read another one",
+            todo="return its key from `modules`, or load another module",
         ) from None
 
 
@@ -282,9 +282,9 @@ def load_built(folder: CampaignFolder, name: str) -> Problem:
     if not path.exists():
         command = ["repro", "problem", name, "--output", str(path), "--record", str(folder.record(name))]
         raise ReproError(
-            "the problem is not built",
+            "the problem has not been built",
             where=path,
-            todo=f"build it there with `{join(command)}` and the same --config; the workflow does all by itself: "
+            todo=f"build it there with `{join(command)}` and the same --config; the workflow does both itself: "
             f"`{join(['snakemake', '--cores', 'all', str(path)])}`",
         )
     return load_problem(path, name)
@@ -429,10 +429,10 @@ def supervise(command: Sequence[str], store: Callable[[], Path], run: str) -> in
         rows_before, rows = rows, (store(), count_rows(store(), run))
         if rows == rows_before:
             raise ReproError(
-                "measuring does not get on: its process ended early, and nothing new is stored",
+                "measuring makes no progress: its process ended early and stored nothing new",
                 where=store(),
                 actual="it asked for a new process" if end.code == AGAIN else _ending(end.code),
-                todo="see what it said last; if nothing, try `repro launch` with a few variants, or another device",
+                todo="read its last output; or try `repro launch` with a few variants, or another device",
             )
 
 

@@ -76,19 +76,19 @@ class Part:
         path = folder.config
         if not path.exists():
             raise ReproError(
-                "a part without its configuration",
+                "a part has no configuration",
                 where=path,
-                expected="the configuration that it was measured with, as a run leaves it",
-                todo="put it there: without it nobody can say by which timing its rows were measured",
+                expected="the configuration with which it was measured, as written by the run",
+                todo="copy it there; without it the timing of the rows is unknown",
             )
         config = load(path)
         environments = read_environments(folder)
         for name in environments:
             if not is_record(file := folder.environment(name)):
                 raise ReproError(
-                    "an environment record is not what was written",
+                    "an environment record was changed",
                     where=file,
-                    todo="take it from where the campaign was measured, or from git",
+                    todo="restore it from where the campaign was measured, or from git",
                 )
         store.check_folders(folder, config.studies)
         registry = load_registry(Path(config.registry))
@@ -180,18 +180,18 @@ class Part:
                 has_own_times = step not in WITHOUT_OWN and "device" in table.column_names
                 if has_own_times and environment_column.null_count > table["device"].null_count:
                     raise ReproError(
-                        "rows without the record of their environment",
+                        "rows have no environment record",
                         where=step_file(self.folder.study(study_name), step),
-                        expected="in each row that was measured on a device the name of its record",
+                        expected="the name of an environment record in each row that was measured on a device",
                         actual=f"none in {environment_column.null_count - table['device'].null_count} of them",
-                        todo="take the file from where the campaign was measured",
+                        todo="copy the file from where the campaign was measured",
                     )
         if missing_environments := names - self.environments.keys():
             raise ReproError(
-                "rows without the record of their environment",
+                "rows have no environment record",
                 where=self.folder.environments,
                 expected=", ".join(f"{name}.json" for name in sorted(missing_environments)),
-                todo="take it from where the campaign was measured",
+                todo="copy it from where the campaign was measured",
             )
         return sorted(names)
 
@@ -210,11 +210,11 @@ class Part:
         for case, name in zip(store.cases_of(choices), choices["name"].to_pylist(), strict=True):
             if (*case, name) not in row_names:
                 raise ReproError(
-                    "a choice of what was not measured",
+                    "a choice names something that was not measured",
                     where=step_file(self.folder.study(study_name), CHOICES),
-                    expected=f"a name that a row of {', '.join(case)} has",
+                    expected=f"the name of a row of {', '.join(case)}",
                     actual=shown(name),
-                    todo="take the file from where the campaign was measured",
+                    todo="copy the file from where the campaign was measured",
                 )
 
     def code(self, environment: str) -> dict[str, Any]:
@@ -233,9 +233,9 @@ def kept_of(folder: Path) -> Iterator[Path]:
     for part in sorted((folder / PARTS_FOLDER).iterdir()) if (folder / PARTS_FOLDER).is_dir() else ():
         if not re.fullmatch(PART_NAME, part.name):
             raise ReproError(
-                "no part of a merged campaign",
+                "not a part of a merged campaign",
                 where=part,
-                expected="a number, - and the name of a campaign, as `repro merge` gives it",
+                expected="a number, - and the name of a campaign, as named by `repro merge`",
                 todo="take it away",
             )
         yield from (Path(PARTS_FOLDER, part.name, path) for path in kept_of(part))
@@ -254,19 +254,17 @@ def _refuse_others(folder: CampaignFolder) -> None:
         first_other = next(others_below(path), None) if stat.S_ISDIR(mode) else (path, kind_of(mode))
         if first_other and first_other[1]:
             raise ReproError(
-                "a part with something else than files and folders",
+                "a part contains something other than files and folders",
                 where=first_other[0],
-                expected="a file or a folder, and no link to one: what lies elsewhere is no part of it",
+                expected="files and folders, not links to them",
                 actual=first_other[1],
-                todo="take it away, or put there what it stands for",
+                todo="remove it, or replace it with its target",
             )
         if stat.S_ISDIR(mode) == (path in files):
             raise ReproError(
-                "a part with a folder in place of a file"
-                if path in files
-                else "a part with a file in place of a folder",
+                "a part has a folder in place of a file" if path in files else "a part has a file in place of a folder",
                 where=path,
-                todo="take it away, or take it from where the campaign was measured",
+                todo="take it away, or copy it from where the campaign was measured",
             )
 
 
@@ -278,11 +276,11 @@ def _check(row_table: pa.Table, study_name: str, path: Path, problems: Mapping[s
         raise store.refuse_rows(path, invalid_columns)
     if unknown_problems := set(row_table["problem"].unique().to_pylist()) - problems.keys():
         raise ReproError(
-            "rows of a problem without its record",
+            "rows belong to a problem that has no record",
             where=path,
             expected=f"a record in {path.parents[1] / 'problems'}",
             actual=shown(", ".join(sorted(unknown_problems))),
-            todo="take it from where the campaign was measured",
+            todo="copy it from where the campaign was measured",
         )
 
 
@@ -340,7 +338,9 @@ def merge(arguments: Sequence[str], results: Path, name: str, keep_apart: bool =
     folder = results / name
     if os.path.lexists(folder):
         raise ReproError(
-            "a campaign of that name is there", where=folder, todo="give another name: nothing is replaced"
+            "a campaign of this name already exists",
+            where=folder,
+            todo="choose another name; existing campaigns are not replaced",
         )
     parts = [Part.read(campaign, results, number) for number, campaign in enumerate(arguments, 1)]
     config = _configuration(parts, name)
@@ -351,7 +351,7 @@ def merge(arguments: Sequence[str], results: Path, name: str, keep_apart: bool =
     if differences and not keep_apart:
         first = differences[0]
         raise ReproError(
-            f"parts with {first.kind}",
+            f"the parts have {first.kind}",
             where=f"study {first.study}",
             expected=f"as in {first.first}: {first.expected}",
             actual=f"in {first.other}: {first.actual}",
@@ -395,7 +395,7 @@ def _copy(path: Path, target: Path) -> None:
     try:
         content = read_file(path, MAX_COPIED_BYTES)
     except OSError as error:
-        raise ReproError("a file of a part cannot be kept", where=path, actual=error.strerror or error) from None
+        raise ReproError("a file of a part cannot be copied", where=path, actual=error.strerror or error) from None
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(content)
 
@@ -430,10 +430,10 @@ def _refuse_several_devices(parts: Sequence[Part]) -> None:
     devices = {device: part.name for part in reversed(parts) for device in part.devices}
     if len(devices) > 1:
         raise ReproError(
-            "parts of several devices",
-            expected="one device: it is the column of every table",
+            "the parts were measured on several devices",
+            expected="one device, since every table has columns for one device",
             actual="; ".join(f"{device} ({backend}) in {part}" for (backend, device), part in sorted(devices.items())),
-            todo="leave each device a campaign of its own; `repro report --beside` shows two, `repro compare "
+            todo="keep one campaign for each device; `repro report --beside` shows two, `repro compare "
             "--across-devices` gives their ratios",
         )
 
@@ -452,11 +452,11 @@ def _problems(parts: Sequence[Part]) -> dict[str, Mapping[str, Any]]:
                 and _content(first_record[1]) != _content(record)
             ):
                 raise ReproError(
-                    "parts mean other problems by one name",
+                    "the parts use one name for different problems",
                     where=f"problem {name}",
                     expected=f"as in {first_record[0].name}: {_content(first_record[1])}",
                     actual=f"in {part.name}: {_content(record)}",
-                    todo="give one of them another `name:` and measure it again",
+                    todo="give one of them a different `name:` and measure it again",
                 )
     return {name: _record_with_facts(name, record, parts) for name, (_, record) in sorted(records.items())}
 
@@ -500,13 +500,13 @@ def _rows(parts: Sequence[Part], study_name: str, step: str) -> pa.Table:
                 new_row_numbers += row_numbers
             elif case in measured_cases and _comparable_rows(first_rows[1]) != _comparable_rows(rows):
                 raise ReproError(
-                    "parts have other rows of one case",
+                    "the parts have different rows for one case",
                     where=f"{step} of {study_name} on {case[0]}, {case[1]}",
-                    expected=f"rows of one part, or the same in both: "
-                    f"{_row_range(first_rows[1])} in {first_rows[0].name}",
+                    expected=f"rows in one part only, or equal rows: {_row_range(first_rows[1])} in "
+                    f"{first_rows[0].name}",
                     actual=f"{_row_range(rows)} in {part.name}",
-                    todo="take the problem, or the precision, out of config.yaml of one of the parts: what it does "
-                    "not name is left out",
+                    todo="take the problem, or the precision, out of config.yaml in one of the parts; rows that it "
+                    "does not name are ignored",
                 )
         tables.append(table.take(pa.array(new_row_numbers, pa.int64())))
     return store.join_cases(tables, Path(study_name, step))

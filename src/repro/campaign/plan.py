@@ -47,7 +47,7 @@ def check_beside(config: Config) -> None:
     """Raise `ReproError` if `beside:`, `as_published:` or `later:` names no recorded campaign, or this one itself."""
     checks = [
         *(
-            ("beside", name, "a campaign cannot stand beside itself", "to stand beside this one", "beside=[]")
+            ("beside", name, "a campaign cannot be compared with itself", "to stand beside this one", "beside=[]")
             for name in config.beside
         ),
         (
@@ -71,7 +71,7 @@ def check_beside(config: Config) -> None:
                 where=f"{key}: {CampaignFolder.of(name).raw}",
                 expected=some_of(recorded, name, "`repro list campaigns`") if recorded else "a measured campaign",
                 actual=f"{name}{suggestion(name, recorded)}",
-                todo=f"measure it first, or leave it out of `{key}`; `--config '{without}'` does so",
+                todo=f"measure it first, or remove it from `{key}`; `--config '{without}'` does so",
             )
 
 
@@ -105,7 +105,7 @@ def check_training(config: Config) -> None:
                     "no such campaign to learn from",
                     where=setting,
                     actual=rows,
-                    todo="measure it first, leave it out of `training`, or use another `search`",
+                    todo="measure it first, remove it from `training`, or use another `search`",
                 )
 
 
@@ -115,11 +115,11 @@ def check_rivals(config: Config) -> None:
         if not any(get_study(name).rivals_of([rival]) for name in config.studies):
             supporting_studies = [name for name in study_names() if get_study(name).rivals_of([rival])]
             raise ReproError(
-                "a rival that no study of the configuration times",
+                "no study of the configuration times this rival",
                 where=f"rivals: {rival.name}: of",
                 expected=f"`of: {rival.of}` needs one of the studies {', '.join(supporting_studies)}",
                 actual=f"studies: {', '.join(config.studies)}",
-                todo="name such a study, or leave the rival out",
+                todo="name such a study, or remove the rival",
             )
         rival_files(rival)
 
@@ -422,7 +422,7 @@ def make_plan(
                     where=f"studies.{name}.problems",
                     expected=", ".join(f"{key}: {other.get(key)}" for key in differing),
                     actual=", ".join(f"{key}: {own.get(key)}" for key in differing),
-                    todo="give one of them another `name:`, or write both alike",
+                    todo="give one of them a different `name:`, or define both identically",
                 )
         sound = [outline for outline in outlines if not outline.refused]
         if whole and not sound and (refusal := outlines[0].refused):

@@ -75,7 +75,7 @@ def _save(write: Callable[[], None], path: Path) -> None:
         write()
     except OSError as error:
         raise ReproError(
-            "cannot write the problem", where=path, actual=error, todo="make room there, or name another --output"
+            "cannot write the problem", where=path, actual=error, todo="free some space, or name another --output"
         ) from None
 
 

@@ -217,7 +217,7 @@ def find_ncu() -> str:
     path = shutil.which("ncu") or shutil.which("ncu", path="/usr/local/cuda/bin")
     if path is None:
         raise ReproError(
-            "NVIDIA's profiler ncu was not found",
+            "NVIDIA's profiler ncu is not installed",
             where="PATH, /usr/local/cuda/bin",
             todo="install Nsight Compute, which comes with the CUDA toolkit, and put `ncu` on PATH",
         )
@@ -250,7 +250,7 @@ def _profile(ncu: str, command: Sequence[str], log: Path) -> list[ProfiledKernel
 def _failure(log_text: str, result: Ended, log: Path) -> ReproError:
     if PERMISSION in log_text:
         return ReproError(
-            "no permission to read the GPU's counters",
+            "no permission to read the GPU's performance counters",
             actual=PERMISSION,
             todo="run as root, in a container with the capability SYS_ADMIN, or have the administrator load the driver "
             "with NVreg_RestrictProfilingToAdminUsers=0",
@@ -260,10 +260,7 @@ def _failure(log_text: str, result: Ended, log: Path) -> ReproError:
     if result.code:
         return ReproError("the profiled command failed", where=log, actual=f"exit code {result.code}: {quoted_lines}")
     return ReproError(
-        "ncu profiled no kernels",
-        where=log,
-        actual=quoted_lines,
-        todo="counters are read of NVIDIA GPUs alone: see `device`",
+        "ncu profiled no kernels", where=log, actual=quoted_lines, todo="only NVIDIA GPUs have counters; check `device`"
     )
 
 

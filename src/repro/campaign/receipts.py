@@ -116,7 +116,7 @@ def _package(name: str) -> _Package:
     for path in sources.values():
         # Python imports from such a folder, but the graph omits it, so that edits in it would go unnoticed
         if not (path.parent / "__init__.py").is_file():
-            raise ReproError("a folder of modules without __init__.py", where=path.parent, todo="add one, empty or not")
+            raise ReproError("a folder of modules has no __init__.py", where=path.parent, todo="add one")
     # exclude a wheel's copy of data folders (configurations, templates): these are separate inputs of steps
     data = (
         path
@@ -330,7 +330,7 @@ def record_step(step: Step) -> Iterator[RunningStep]:
     missing_outputs = [path for path, output in receipt.outputs.items() if output.digest == ABSENT]
     if missing_outputs:
         raise ReproError(
-            "a step did not write all that it should", where=step.name, expected=", ".join(missing_outputs)
+            "a step did not write all of its outputs", where=step.name, expected=", ".join(missing_outputs)
         )
     receipt.save(step.receipt)
 

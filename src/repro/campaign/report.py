@@ -51,7 +51,7 @@ def report(
     for reference in selection.others:
         if not set(names) & set(reference.studies()):
             raise ReproError(
-                "campaigns without a study in common",
+                "the campaigns have no study in common",
                 where=reference.folder.raw,
                 expected=f"one of {', '.join(names)}",
                 actual=", ".join(reference.studies()),

@@ -51,7 +51,7 @@ def studies_of(folder: CampaignFolder, study_name: str | None = None) -> list[St
     recorded_names = recorded_studies(folder)
     if study_name is not None and study_name not in recorded_names:
         raise ReproError(
-            "the campaign holds nothing of this study",
+            "the campaign has no results of this study",
             where=folder.raw,
             expected=f"one of {', '.join(recorded_names)}",
             actual=study_name,
@@ -138,7 +138,7 @@ def check_filters(folder: CampaignFolder, studies: Iterable[Study], filters: Map
         if value not in recorded_values[name]:
             known_values = sorted(recorded_values[name])
             raise ReproError(
-                f"no row is of this {name}",
+                f"no row has this {name}",
                 where=folder.raw,
                 expected=f"one of {', '.join(known_values)}",
                 actual=f"{value}{suggestion(value, known_values)}",

@@ -176,11 +176,11 @@ def lines_of_problem(
         last = last or [each for each in names if nearest(name, [each.rpartition("/")[2]])]
         near = f"; did you mean {' or '.join(last[:SHOWN])}?" if last else suggestion(name, names)
         raise ReproError(
-            "the campaign chose no kernel on this problem",
+            "the campaign chose no kernel for this problem",
             where="--problem",
             expected=some_of(names, name, "`repro best` without it")
             if names
-            else "a campaign with a study that chooses one",
+            else "a campaign with a study that chooses a kernel",
             actual=f"{name}{near}",
         )
     return problem_winners, problem_rivals

@@ -90,7 +90,7 @@ def check_configuration_files(arguments: Sequence[str]) -> None:
                         "no such configuration file",
                         where=path,
                         actual=nearest_file(Path(path)),
-                        todo="correct the name; all words after --configfile are files, so a target stands before it",
+                        todo="correct the name; every word after --configfile is a file, so put targets before it",
                     )
                 read_mapping(Path(path))
                 _check_for_snakemake(Path(path))
@@ -107,9 +107,9 @@ def _check_for_snakemake(path: Path) -> None:
         raise ReproError(
             "Snakemake cannot read a word of the configuration file",
             where=f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else path,
-            expected="words that are text, or a number or date, by YAML 1.1",
+            expected="words that YAML 1.1 reads as text, numbers or dates",
             actual=" ".join(str(getattr(error, "problem", error)).split()),
-            todo="put the word in quotes",
+            todo="put the word between quotes",
         ) from None
 
 
@@ -168,10 +168,10 @@ def refuse_unwritable(folders: Iterable[Path]) -> None:
         existing_folder = next(path for path in (folder, *folder.parents) if path.is_dir())
         if not os.access(existing_folder, os.W_OK | os.X_OK):
             raise ReproError(
-                "no permission to write to a folder",
+                "no permission to write to the folder",
                 where=existing_folder.absolute(),
-                expected=f"one in which {folder} can be made or changed",
-                todo="make it writable, or run the same in another folder",
+                expected=f"permission to create or change {folder}",
+                todo="make it writable, or run the command in another folder",
             )
 
 
@@ -232,8 +232,8 @@ def begin(plan: Plan, stale_steps: Mapping[str, str]) -> None:
             raise ReproError(
                 "the campaign changed since this run was planned",
                 where=plan.results,
-                actual="another run ended in this folder, or a file was edited",
-                todo="give the same command again",
+                actual="another run in this folder ended, or a file was edited",
+                todo="run the same command again",
             )
         for path in paths:
             if not path.exists() or path.read_bytes() != text.encode():
@@ -397,10 +397,10 @@ def refuse_what_is_in_the_way(plan: Plan, freshness: Freshness | None) -> None:
             raise _not_writable(plan, f"{folder} is a file")
     for path in files:
         if path.is_dir():
-            raise ReproError("a folder is where a file should be", where=path, todo="move it away, or delete it")
+            raise ReproError("a folder is in the place of a file", where=path, todo="move or delete it")
     for folder in dict.fromkeys(parent for path in files for parent in path.parents):
         if os.path.lexists(folder) and not folder.is_dir():
-            raise ReproError("a file is where a folder should be", where=folder, todo="move it away, or delete it")
+            raise ReproError("a file is in the place of a folder", where=folder, todo="move or delete it")
 
 
 def _take_away_artifacts(plan: Plan) -> None:
@@ -418,10 +418,10 @@ def _take_away_artifacts(plan: Plan) -> None:
 
 def _not_writable(plan: Plan, actual: object) -> ReproError:
     return ReproError(
-        "cannot write to the results folder",
+        "cannot write to the folder of results",
         where=plan.results,
         actual=actual,
-        todo="make room or make it writable, or name another campaign",
+        todo="free some space, make it writable, or name another campaign",
     )
 
 
@@ -441,10 +441,10 @@ def _take_run_lock(campaign: str, path: Path) -> int:
     if not try_lock(lock):
         os.close(lock)
         raise ReproError(
-            "another run works in this folder",
+            "another run is active in this folder",
             where=path.absolute().parents[1],
             actual=_lock_holder(path),
-            todo="wait for it to end, or run in another copy of the project; `--dry-run` can be used beside it",
+            todo="wait until it ends, or run in another copy of the project; `--dry-run` works meanwhile",
         )
     start_time = datetime.now().isoformat(" ", "seconds")
     write_holder(lock, {**describe_process(), "campaign": campaign, "since": start_time})
@@ -496,9 +496,9 @@ def environment_file(for_gpu: bool) -> str:
     if WHEEL_DATA.is_dir():
         raise ReproError(
             "--sdm conda needs a checkout",
-            expected="the package as an editable install of a checkout, from where conda installs it",
+            expected="an editable install of the package from a checkout, which conda can install",
             actual="a wheel",
-            todo="leave --sdm conda out: jobs then run in the environment that runs Snakemake",
+            todo="omit --sdm conda; jobs then run in Snakemake's own environment",
         )
     own_package = json.dumps(f"-e {shlex.quote(str(path.resolve().parent))}")
     text = path.read_text()

@@ -46,7 +46,7 @@ EXIT_CODES = {
 COMMANDS = {
     "doctor": Command(
         "Before a run", "doctor", "doctor", "Show what this machine has and what to install.",
-        codes={0: "a device can be used", 1: "no device can be used"},
+        codes={0: "a device can be used", 1: "no usable device"},
     ),
     "list": Command("Before a run", "campaign", "list_", "List what can be named in a configuration."),
     "config": Command("Before a run", "campaign", "config", "Print the configuration in full, or write its schema."),

@@ -374,9 +374,9 @@ def _check_measurable(planned: Plan, needs: Estimate) -> None:
     """Raise `ReproError` if no problem can be measured."""
     if needs.jobs and all(job.is_estimated and not job.variants for job in needs.jobs):
         raise ReproError(
-            "nothing to measure: every problem is refused",
+            "nothing to measure: no problem is valid",
             where=f"campaign {planned.config.campaign}",
-            todo="the lines `refused` say why; name other problems",
+            todo="see the lines `refused` above, and name other problems",
         )
 
 
@@ -638,7 +638,7 @@ def run(
         files = [*(files or []), Path(words.pop(0))]
     configuration = CONFIGURATIONS / f"{words[0]}.yaml" if words else None
     if configuration is not None and shipped(configuration).is_file():
-        raise ReproError("a campaign is run by its file", where=words[0], todo=f"repro run {configuration}")
+        raise ReproError("run a campaign by its file", where=words[0], todo=f"repro run {configuration}")
     refuse_unwritable([SNAKEMAKES_OWN])  # Snakemake would print a traceback
     read(*(files or []))  # report a missing or wrong file here; Snakemake would print a traceback
     file_options = ["--configfile", *(str(shipped(path)) for path in files)] if files else []

@@ -77,8 +77,8 @@ def doctor(
         _print_findings(findings)
     if not usable:
         raise ReproError(
-            "no device can be used",
-            todo=f"for the CPU of any machine: {install('cpu')}; for an NVIDIA GPU: its driver, then {install('cuda')}",
+            "no usable device",
+            todo=f"for the CPU: {install('cpu')}; for an NVIDIA GPU: its driver, then {install('cuda')}",
         )
     if not as_json:
         typer.echo()

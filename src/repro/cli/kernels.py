@@ -106,10 +106,10 @@ def _source(study: str, key: str | None, target: str, kernels: Path) -> str:
 
     if study == COMMON:
         if key is not None:
-            raise ReproError("the common module is one", expected=COMMON, actual=f"{COMMON} {key}")
+            raise ReproError("the common module has no key", expected=COMMON, actual=f"{COMMON} {key}")
         return render_common(kernels, get_target(target))
     if key is None:
-        raise ReproError("no module is named", expected=f"{get_study(study).name} MODULE", actual=study)
+        raise ReproError("no module was named", expected=f"{get_study(study).name} MODULE", actual=study)
     return get_study(study).render(kernels, key, get_target(target))
 
 
@@ -180,7 +180,7 @@ def rival(
         config = load(Path(file))
         rivals, device_name = config.rivals, config.device if device == "auto" else device
         if not rivals:
-            raise ReproError("the configuration names no rival", where=file, todo="add `rivals:`, or name a file")
+            raise ReproError("the configuration has no rivals", where=file, todo="add `rivals:`, or name a file")
     else:
         keys = {"of": of, "kernel": kernel, "format": format, "offsets": offsets}
         rivals, device_name = (_named(file, {**keys, "block": block, "threads_per_row": threads_per_row}),), device
@@ -209,10 +209,10 @@ def rival(
         typer.echo(f"Cannot be tried here, and will be a row that says why not: {'; '.join(unsupported_rivals)}")
     if failed_rivals:
         raise ReproError(
-            "a rival is not right",
+            "a rival is invalid",
             where=file,
             actual="; ".join(failed_rivals),
-            todo="docs/bring-your-own-kernel.md says what each means, and how to debug",
+            todo="docs/bring-your-own-kernel.md explains each message and how to debug",
         )
 
 
@@ -235,7 +235,7 @@ def _named(file: str, keys: dict[str, object]) -> Rival:
     form = {".cu": "source", ".so": "library"}.get(path.suffix, "python")
     if form == "python" and ":" not in file:
         raise ReproError(
-            "no form of a rival",
+            "unknown form of a rival",
             where=file,
             expected=".cu (CUDA C++), .so (a library), file.py:object or module:object, .yaml (a configuration)",
             actual=path.suffix or file,

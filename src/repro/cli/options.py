@@ -108,7 +108,7 @@ def named_campaign(named: str | None, campaign: str | None) -> str | None:
         from repro.errors import ReproError
 
         raise ReproError(
-            "two campaigns are named", expected="one", actual=f"{named} --campaign {campaign}", todo="leave one out"
+            "two campaigns were named", expected="one", actual=f"{named} --campaign {campaign}", todo="name only one"
         )
     return named or campaign
 

@@ -81,7 +81,7 @@ def fetch(
         raise ReproError(
             f"{len(failed_names)} of {len(selected_items)} could not be fetched",
             actual=", ".join(failed_names),
-            todo="see the messages above for where to put the files by hand",
+            todo="the messages above say where to put the files by hand",
         )
 
 
@@ -158,7 +158,7 @@ def problem(
     item = find(name, config)
     if mesh is not None:
         if output or record or info:
-            raise ReproError("--mesh writes the mesh and nothing else", todo="leave out --output, --record and --info")
+            raise ReproError("--mesh writes only the mesh", todo="omit --output, --record and --info")
         _write_mesh(mesh, mesh_of(item, config))
         return
     problems_folder = Path(config.fetch.cache) / "problems"
@@ -285,13 +285,13 @@ def resolve(
     files = [registry.parent / path for path in load_registry(registry).collections]
     collections = {collection.name: (collection, file) for file in files for collection in [load_collection(file)]}
     if name not in collections:
-        raise ReproError("no collection of this name", where=registry, expected=", ".join(collections), actual=name)
+        raise ReproError("no collection has this name", where=registry, expected=", ".join(collections), actual=name)
     collection, file = collections[name]
     if WHEEL_DATA in file.parents:
         raise ReproError(
             "the set's file belongs to the installed package",
             where=file,
-            expected="a registry of your own",
+            expected="your own registry",
             todo=f"copy the configurations here, `cp -r {WHEEL_DATA / 'config'} .`, and give the command again",
         )
     if index is not None:

@@ -112,11 +112,11 @@ def verify(
                 typer.echo(f"{name}: {difference}")
     if damage or changes:
         raise ReproError(
-            "the record is not what it says",
+            "the record is damaged",
             where=selection.folder.path,
             actual=f"{len(damage)} files and {changes} of {len(names)} tables differ",
-            todo="take the files from git; if only tables differ, this version of the project makes other tables: "
-            "replay the record's configuration",
+            todo="restore the files from git; if only tables differ, this version makes different tables: replay "
+            "the record's configuration",
         )
     typer.echo(f"{campaign}: all files are as recorded, and {len(names)} tables follow from them")
 
@@ -163,7 +163,7 @@ def merge(
     from repro.errors import ReproError
 
     if len(parts) < 2:
-        raise ReproError("nothing to merge", expected="two parts or more", actual=", ".join(parts))
+        raise ReproError("nothing to merge", expected="at least two parts", actual=", ".join(parts))
     result = run(parts, results, to, keep_apart)
     for part in result.parts:
         counts = ", ".join(f"{study} {len(cases)}" for study, cases in part.cases.items())
@@ -266,10 +266,10 @@ def _matrix_writers(campaign: CampaignFolder, problem: str | None, bundle: Expor
         raise ReproError("--matrix needs a problem", todo="name one that the campaign has built")
     matrix = Matrix.load(campaign.problem(check_name(problem, "PROBLEM")))
     if matrix.entry != bundle.entry:
-        raise ReproError("the problem has another entry", where=problem, expected=bundle.entry, actual=matrix.entry)
+        raise ReproError("the problem has a different entry", where=problem, expected=bundle.entry, actual=matrix.entry)
     if not matrix.square and is_square_only(bundle.layout, bundle.entry):
         raise ReproError(
-            "the layout is for square matrices",
+            "the layout needs a square matrix",
             where=bundle.layout,
             actual="{} x {}".format(*matrix.shape),
             todo="export the choice `--tuning operator`, or a variant with vectors in AoS order and without pairs",
@@ -284,7 +284,7 @@ def _by_name(variant: str, entry: str | None, precision: str, target_name: str, 
     from repro.export.bundle import Export, parse_variant
 
     if entry is None:
-        raise ReproError("a variant needs an entry", where="--variant", todo="say what the non-zeros are with --entry")
+        raise ReproError("a variant needs an entry", where="--variant", todo="describe the non-zeros with --entry")
     get_entry(entry)
     target = get_target(target_name)
     if target.dialect != "cuda":
@@ -317,17 +317,17 @@ def _of_campaign(
 
     if problem is None or entry is not None:
         raise ReproError(
-            "--entry is the campaign's" if problem else "nothing to export",
+            "the campaign determines the entry; omit --entry" if problem else "nothing to export",
             todo="name a problem of a campaign, or a variant with --variant and --entry",
         )
     precision = precision or campaign_precision(results, campaign, problem)
     choice = find_campaign_choice(results, campaign, study, problem, precision, tuning)
     if choice.target.dialect != "cuda":
         raise ReproError(
-            "the campaign was measured on a CPU, and its winner is no GPU's",
+            "the campaign was measured on a CPU, so its winner is not a GPU kernel",
             where=f"campaign {campaign}",
-            todo="name a campaign of a GPU with --campaign, or a variant with --variant; "
-            f"`repro best {campaign}` prints a line with one",
+            todo="name a campaign measured on a GPU with --campaign, or a variant with --variant; `repro best "
+            f"{campaign}` prints a line with one",
         )
     id = parse_variant(choice.name, choice.target)
     time = "not timed again" if choice.seconds is None else f"{choice.seconds * 1e6:.3f} µs (median, graph clock, warm)"
@@ -418,9 +418,9 @@ def check(
     else:
         check_measured(selection.folder)
         raise ReproError(
-            "the campaign has no configuration",
+            "the campaign's configuration was not found",
             where=selection.folder.config,
-            todo="name its configuration with --config",
+            todo="pass its configuration with --config",
         )
     code = code_of(read_environments(selection.folder), read_commits(selection.folder))
     if as_json:
@@ -445,8 +445,8 @@ def check(
         f"missing or failed: {len(failures)}",
         where=f"campaign {selection.campaign}; all else is in {results / selection.campaign} and "
         f"figures/{selection.campaign}",
-        todo="see the messages above, and `--each` for all; "
-        + ("a record stays as it is" if record else "a run tries again what can be tried again"),
+        todo="see the messages above; `--each` lists all; "
+        + ("records are not changed" if record else "the next run retries whatever can be retried"),
     )
 
 
@@ -526,7 +526,7 @@ def results_(
 
     formats = [option for option, on in (("--json", json_), ("--csv", csv), ("--t4", t4)) if on]
     if len(formats) > 1:
-        raise ReproError("one format at a time", expected="one of --json, --csv, --t4", actual=" ".join(formats))
+        raise ReproError("only one format at a time", expected="one of --json, --csv, --t4", actual=" ".join(formats))
     selected = CampaignSelection.of(named_campaign(named, campaign), results)
     selected.check_measured()
     campaign_folder = selected.folder

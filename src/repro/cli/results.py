@@ -169,7 +169,7 @@ def report(
     beside = [*dict.fromkeys([*other_names, *(beside or ())])] or None
     if receipt and beside:
         raise ReproError(
-            "--receipt is for the page that the configuration asks for",
+            "--receipt is only for the report that the configuration requests",
             actual=f"--beside {' --beside '.join(beside)}",
             todo="name the campaigns under `beside` in the configuration",
         )
@@ -559,9 +559,9 @@ def claims(
     tables = claim_tables(selection, study)
     if not tables:
         raise ReproError(
-            "no study with claims",
+            "no study has claims",
             where=f"campaign {selection.campaign}",
-            expected="a study with config/claims/<study>.csv",
+            expected="a study with a file config/claims/<study>.csv",
             actual=", ".join(selection.studies(study)),
         )
     if as_json:

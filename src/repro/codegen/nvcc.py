@@ -78,11 +78,11 @@ def version() -> str:
     run = run_program([_nvcc(), "--version"], ANSWERING, "nvcc")
     if run.code or not _RELEASE.search(run.output):
         raise ReproError(
-            "nvcc does not say which version it is",
+            "nvcc does not print its version",
             where=f"{_nvcc()} --version",
             expected="its release, such as: release 12.8, V12.8.93",
             actual=shown(run.said) or f"nothing, and exit code {run.code}",
-            todo="install the CUDA toolkit again, or take this one from PATH and CUDA_HOME",
+            todo="reinstall the CUDA toolkit, or remove this one from PATH and CUDA_HOME",
         )
     return "nvcc " + shown(run.output.strip().splitlines()[-1])
 
@@ -128,7 +128,7 @@ def _compile(source: Path, binary: Path, options: Sequence[str]) -> Path:
                     "the compiler was killed",
                     where=source,
                     actual=first_error(run.said) if run.said.strip() else signal.strsignal(-run.code),
-                    todo="run the same command again; where memory is short, with fewer compilers at a time",
+                    todo="run the command again; if memory is short, with fewer compilers at a time",
                 )
             if run.code:
                 raise CompileError(first_error(run.said))
@@ -136,8 +136,8 @@ def _compile(source: Path, binary: Path, options: Sequence[str]) -> Path:
                 raise ReproError(
                     "the compiler wrote no binary",
                     where=source,
-                    actual=shown(run.said) or "it said nothing",
-                    todo=f"see whether {_nvcc()} is nvcc",
+                    actual=shown(run.said) or "it printed nothing",
+                    todo=f"check that {_nvcc()} is nvcc",
                 )
             log.write_text(run.errors + run.output)
     return log

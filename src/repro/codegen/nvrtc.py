@@ -83,12 +83,12 @@ def _compile(source: Path, target: Target) -> tuple[bytes, str]:
     if int(target.name.removeprefix("sm_")) not in capabilities:
         names = [f"sm_{capability}" for capability in capabilities]
         raise ReproError(
-            "the installed NVRTC does not compile for this GPU",
+            "the installed NVRTC cannot compile for this GPU",
             where=version(),
             expected=f"one of {', '.join(names)}",
             actual=target.name,
-            todo="install the release of NVRTC that the GPU is supported by: pip install nvidia-cuda-nvrtc-cu12 for "
-            "GPUs from before compute capability 7.5, a newer nvidia-cuda-nvrtc for later ones",
+            todo="install an NVRTC release that supports the GPU: pip install nvidia-cuda-nvrtc-cu12 for compute "
+            "capabilities below 7.5, a newer nvidia-cuda-nvrtc for later ones",
         )
     # the name under which profilers find the source's lines
     program = _call(nvrtc.nvrtcCreateProgram(source.read_bytes(), str(source).encode(), 0, [], []))

@@ -80,7 +80,7 @@ def load() -> Any:
     try:
         return import_module("pyopencl")
     except ImportError as error:
-        raise ReproError("pyopencl is not installed", actual=error, todo=install("cpu")) from None
+        raise ReproError("PyOpenCL is not installed", actual=error, todo=install("cpu")) from None
 
 
 def find_devices() -> list[Any]:
@@ -89,7 +89,7 @@ def find_devices() -> list[Any]:
     try:
         platforms = cl.get_platforms()
     except cl.Error as error:
-        raise ReproError("no OpenCL runtime", actual=error, todo=install("cpu")) from None
+        raise ReproError("no OpenCL runtime was found", actual=error, todo=install("cpu")) from None
     devices = []
     for platform in platforms:
         try:
@@ -98,7 +98,7 @@ def find_devices() -> list[Any]:
             continue
     if not devices:
         names = ", ".join(p.name for p in platforms) or "none"
-        raise ReproError("no OpenCL device on the CPU", actual=f"platforms: {names}", todo=install("cpu"))
+        raise ReproError("no OpenCL runtime offers the CPU", actual=f"platforms: {names}", todo=install("cpu"))
     return devices
 
 
@@ -112,7 +112,7 @@ def open_device(ordinal: int) -> Any:
             where="device",
             expected=f"one of {names}",
             actual=f"opencl:{ordinal}",
-            todo="`repro list devices` prints what there is",
+            todo="`repro list devices` prints all",
         )
     return devices[ordinal]
 
@@ -126,7 +126,7 @@ def split_device(ordinal: int, count: int) -> list[Any]:
     try:
         if cores < count:
             raise ReproError(
-                "the CPU has too few cores for so many parts",
+                "the CPU has too few cores for this many parts",
                 where=f"opencl:{ordinal} {device.name.strip()}",
                 expected=f"at most {cores}",
                 actual=f"opencl:{ordinal}/{count}",

@@ -94,10 +94,7 @@ def get_target(name: str) -> Target:
     if name not in TARGETS:
         names = ", ".join(sorted(TARGETS, key=lambda n: (n == "cpu", int(re.sub(r"\D", "", n) or 0))))
         raise ReproError(
-            "unknown target",
-            expected=f"one of {names}",
-            actual=name,
-            todo="add its limits to codegen/targets.py",
+            "unknown target", expected=f"one of {names}", actual=name, todo="add its limits in codegen/targets.py"
         )
     return TARGETS[name]
 
@@ -174,6 +171,6 @@ def get_gpu(name: str) -> GpuModel:
             "unknown GPU",
             expected=f"one of {', '.join(model.name for model in gpu_models())}",
             actual=name,
-            todo="add a line of its data sheet to config/gpus.csv",
+            todo="add its data as a line of config/gpus.csv",
         )
     return model

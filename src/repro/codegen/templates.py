@@ -181,7 +181,7 @@ def _folders(templates: Path) -> list[Path]:
             name = path.relative_to(folder)
             if path_by_name.setdefault(name, path) != path:
                 raise ReproError(
-                    "two templates of one name", where=path, actual=path_by_name[name], todo="rename one of them"
+                    "two templates have the same name", where=path, actual=path_by_name[name], todo="rename one of them"
                 )
     return folders
 

@@ -111,7 +111,7 @@ def _read_text(path: Path, subject: str) -> str:
             size = path.stat().st_size
             if size > MAX_BYTES:
                 raise ReproError(
-                    f"too large for a {subject}",
+                    f"the {subject} is too large",
                     where=path,
                     expected=f"at most {MAX_BYTES:,} bytes",
                     actual=f"{size:,} bytes",
@@ -120,7 +120,7 @@ def _read_text(path: Path, subject: str) -> str:
         if path.exists():
             kind = "a folder" if path.is_dir() else "a pipe or a device"
             raise ReproError(
-                f"no {subject}", where=path, expected="a regular file", actual=kind, todo="name a YAML file"
+                f"not a {subject}", where=path, expected="a regular file", actual=kind, todo="name a YAML file"
             )
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
@@ -301,7 +301,7 @@ def validate(model: type[M], data: Any, source: Source, page: str | None = None)
         if len(wrong) == 1:
             (misfit,) = wrong
             raise ReproError(
-                "the configuration does not fit",
+                "invalid configuration",
                 where=misfit.place if misfit.position else f"{named(source)}: {misfit.place}",
                 expected=misfit.expected,
                 actual=misfit.actual,
@@ -311,7 +311,7 @@ def validate(model: type[M], data: Any, source: Source, page: str | None = None)
         if len(wrong) > NAMED:
             lines.append(f"and {len(wrong) - NAMED} more")
         raise ReproError(
-            f"the configuration does not fit, in {len(wrong)} places",
+            f"invalid configuration, in {len(wrong)} places",
             where=named(source),
             actual="\n    ".join(lines),
             todo=todo,
@@ -377,7 +377,7 @@ def with_both_places(error: MissingFileError, folder: Path) -> ReproError:
     near = f"; did you mean {path.with_name(similar.name)}?" if similar else ""
     return ReproError(
         error.what,
-        expected="a path from the folder of the configuration, or else from the current folder",
+        expected="a path relative to the folder of the configuration or to the current folder",
         actual=f"there is no {' and no '.join(map(str, places))}{near}",
         todo=error.todo,
     )
@@ -446,9 +446,9 @@ def read_mapping(path: Path) -> dict[str, Any]:
         return {}
     if not isinstance(content, dict):
         raise ReproError(
-            "the configuration does not fit",
+            "invalid configuration",
             where=path,
-            expected="a mapping, `key: value` in each line",
+            expected="a mapping with lines `key: value`",
             actual=shown(content),
             todo="write at least `studies: {NAME: {}}`; `repro list studies` prints the names",
         )

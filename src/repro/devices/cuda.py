@@ -462,12 +462,12 @@ class CudaDevice:
         api = self._cuda.get_driver_version()
         if nvrtc.is_installed() and int(nvrtc.version().split()[-1].split(".")[0]) > api // 1000:
             raise ReproError(
-                "the driver does not load kernels of this compiler",
+                "the driver cannot load this compiler's kernels",
                 where=self.name,
-                expected=f"a driver for the CUDA of {nvrtc.version()}",
+                expected=f"a driver that supports {nvrtc.version()}",
                 actual=f"one for CUDA {dotted(api)}: {error}",
-                todo="install a newer driver, or the compiler of the driver's release: for CUDA 12 "
-                "pip install 'cuda-bindings<13' nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12 nvidia-cuda-cccl-cu12",
+                todo="install a newer driver, or a compiler that matches the driver: for CUDA 12 pip install "
+                "'cuda-bindings<13' nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12 nvidia-cuda-cccl-cu12",
             ) from None
 
     def upload(self, array: NDArray[Any]) -> CudaBuffer:
@@ -779,10 +779,10 @@ def open_cuda(ordinal: int) -> CudaDevice:
         count = cuda.Device.count()
     except cuda.Error as error:
         raise DeviceError(
-            "no NVIDIA GPU can be used",
+            "no usable NVIDIA GPU",
             where=where,
             actual=error,
-            remedy="`nvidia-smi` must list it, CUDA_VISIBLE_DEVICES must not hide it",
+            remedy="check that `nvidia-smi` lists it and that CUDA_VISIBLE_DEVICES does not hide it",
             fallback=("opencl", "runs on the CPU"),
         ) from None
     if not 0 <= ordinal < count:
@@ -794,5 +794,5 @@ def open_cuda(ordinal: int) -> CudaDevice:
             "the GPU cannot be opened",
             where=where,
             actual=error,
-            todo="see with `nvidia-smi` whether another process has it to itself or has filled its memory",
+            todo="check with `nvidia-smi` whether another process uses it exclusively or fills its memory",
         ) from None

@@ -133,7 +133,7 @@ class StreamLaunch:
             for place, address in zip(self._places, addresses, strict=True):
                 self._words[place] = address
             if self._closed:
-                raise LaunchError("the memory of the kernel's arguments was released")
+                raise LaunchError("the memory of the kernel's arguments was freed")
             status = driver.cuLaunchKernel(
                 self._function, self._grid, 1, 1, self._block, 1, 1, self._shared, stream, self._pointers, 0
             )[0]

@@ -47,10 +47,10 @@ class _ForkedLock:
 
     def __enter__(self) -> NoReturn:
         raise ReproError(
-            "the device was opened before this process was forked, and is of no use in it",
+            "the device was opened before this process was forked and cannot be used in it",
             where=self._name,
             expected=f"the process that opened it; this one is {os.getpid()}",
-            todo="make operators and vectors in the process that uses them, or start processes by `spawn`, as "
+            todo="create operators and vectors in the process that uses them, or start processes by `spawn`, as "
             'multiprocessing.get_context("spawn") does',
         )
 
@@ -229,7 +229,7 @@ def _refusal(path: Path, reason: object) -> ReproError:
         where=path,
         expected="a file that every user can read and write",
         actual=reason,
-        todo=f"have its owner or the administrator delete it: `rm {path}`",
+        todo=f"ask its owner or the administrator to delete it: `rm {path}`",
     )
 
 

@@ -60,7 +60,7 @@ class OpenClBuffer:
 
     def __getattr__(self, name: str) -> Any:
         if name == "handle":  # OpenCL would read freed memory
-            raise ReproError("the memory on the device was released", todo="make the object that held it anew")
+            raise ReproError("the device memory was released", todo="create the object that held it again")
         raise AttributeError(f"{type(self).__name__} has no attribute {name}")
 
 
@@ -411,5 +411,5 @@ def _memory_bytes(name: str) -> int:
     """Return a number of bytes that Linux reports of the machine's memory: `MemTotal` or `MemAvailable`."""
     found = re.search(rf"^{name}: *(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)
     if found is None:
-        raise ReproError("Linux does not say how much memory there is", where="/proc/meminfo", expected=name)
+        raise ReproError("the amount of memory is unknown", where="/proc/meminfo", expected=name)
     return int(found[1]) << 10

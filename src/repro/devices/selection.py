@@ -96,7 +96,7 @@ def node() -> Node:
         wrong = error.errors()[0] if isinstance(error, ValidationError) else None
         reason = f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg'].lower()}" if wrong else error
         raise ReproError(
-            "the file that states a cluster's GPUs cannot be read",
+            "the file that lists a cluster's GPUs cannot be read",
             where=f"{STATED}={path}",
             actual=shown(reason),
             todo=f"write it on a node with GPUs: `repro doctor --gpus {path}`, or unset {STATED}",
@@ -108,9 +108,9 @@ def write_gpus(path: Path) -> None:
     gpus = find_gpus()
     if not gpus:
         raise ReproError(
-            "there are no GPUs to write down",
+            "there are no GPUs to list",
             where=path,
-            todo="do so on a node that has them, in a job that asks for one: `srun --gpus=1 repro doctor --gpus …`",
+            todo="do this on a node with GPUs, in a job that requests one: `srun --gpus=1 repro doctor --gpus …`",
         )
     machine = Node(tuple(gpus), nvml.driver_version())
     write_whole(path, json.dumps(asdict(machine), indent=1) + "\n")
@@ -138,12 +138,12 @@ def resolve_device(setting: str) -> str:
     gpus = node().gpus
     if not gpus and "MIG-" in (visible := os.environ.get("CUDA_VISIBLE_DEVICES", "")):
         raise DeviceError(
-            "parts of a GPU (MIG) cannot be measured on",
+            "parts of a GPU (MIG) cannot be used for measurements",
             where="CUDA_VISIBLE_DEVICES",
             expected="numbers or UUIDs of whole GPUs, as `nvidia-smi -L` lists them",
             actual=visible,
-            remedy="ask for a whole GPU, which nothing else uses",
-            fallback=("opencl", "takes the CPU"),
+            remedy="request a whole GPU that nothing else uses",
+            fallback=("opencl", "uses the CPU"),
         )
     if setting == "auto":
         return "cuda:0" if gpus and has_bindings() else "opencl:0"
@@ -158,8 +158,8 @@ def resolve_device(setting: str) -> str:
             where="device",
             expected=setting,
             actual=_names(gpus) or "no NVIDIA GPU",
-            remedy="`repro doctor` says what was found",
-            fallback=("auto", "takes the CPU where there is no GPU"),
+            remedy="`repro doctor` shows what was found",
+            fallback=("auto", "uses the CPU if there is no GPU"),
         )
     return f"cuda:{','.join(map(str, ordinals))}"
 
@@ -199,9 +199,9 @@ def target_of(device: str) -> Target:
     capabilities = {gpu.capability for gpu in gpus}
     if len(capabilities) > 1:
         raise ReproError(
-            "the GPUs are of several generations",
+            "the GPUs belong to several generations",
             where=f"device: {device}",
-            expected="one, since all run the same binaries",
+            expected="one generation, since all run the same binaries",
             actual=", ".join(f"cuda:{gpu.ordinal} {gpu.name} ({gpu.capability})" for gpu in gpus),
             todo="name GPUs of one generation",
         )
@@ -225,9 +225,7 @@ def open_devices(setting: str) -> Devices:
     except LaunchError as error:
         for device in reversed(members):
             device.close()
-        raise ReproError(
-            "the devices cannot be brought together", where=f"device: {device_names}", actual=error
-        ) from None
+        raise ReproError("the devices cannot be used together", where=f"device: {device_names}", actual=error) from None
 
 
 def open_device(setting: str) -> Device:
@@ -241,7 +239,7 @@ def open_device(setting: str) -> Device:
     device_name = resolve_device(setting)
     if "," in device_name or "/" in device_name:
         raise ReproError(
-            "this runs on one device",
+            "this runs on one device only",
             where="device",
             expected="one, such as cuda:0 or opencl:0",
             actual=setting if setting == device_name else f"{setting}, which is {device_name}",

@@ -243,7 +243,7 @@ def check_name(name: str) -> None:
             where="the name of the export",
             expected=expected,
             actual=repr(name) if len(name) <= MAX_PART_LENGTH else f"{name[:40]!r}… of {len(name)} characters",
-            todo="name it otherwise with --name, as quaternion_double",
+            todo="choose a different --name, for example quaternion_double",
         )
 
 
@@ -264,10 +264,10 @@ def check_unused(name: str, sources: Iterable[str]) -> None:
     """Raise `ReproError` if one of the exported sources already declares the name."""
     if name in {word for source in sources for word in _declared(source)}:
         raise ReproError(
-            "the exported files have that name themselves",
+            "the name is used by the exported files themselves",
             where="the name of the export",
             actual=repr(name),
-            todo="name it otherwise with --name, as quaternion_double",
+            todo="choose a different --name, for example quaternion_double",
         )
 
 
@@ -289,7 +289,7 @@ def parse_variant(name: str, target: Target) -> VariantId:
             "a layout that renumbers the unknowns cannot be exported",
             expected="a variant in natural ordering, @clustered or @sigma",
             actual=name,
-            todo=f"reorder matrix and vectors yourself, and export {replace(id, layout=id.layout.stored)}",
+            todo=f"reorder the matrix and vectors yourself, and export {replace(id, layout=id.layout.stored)}",
         )
     return id
 
@@ -351,13 +351,13 @@ def render_export(templates: Path, export: Export) -> dict[str, str]:
         raise ReproError(
             "a matrix without values cannot be exported",
             where=f"the entry {export.entry}",
-            todo="export the entry real, and give it ones",
+            todo="export the entry real, with ones as values",
         )
     pairs = export.layout.stores_pairs
     outer = None if pairs else get_outer(export.layout.outer)
     if outer is not None and not template_exists(templates, f"export/outer/{outer.template}.j2"):
         raise ReproError(
-            "this format has no conversion on the GPU yet",
+            "this format cannot be converted on the GPU yet",
             where=export.layout.outer,
             todo=f"write {templates}/export/outer/{outer.template}.j2",
         )
@@ -468,7 +468,7 @@ def write_folder(folder: Path, texts: Mapping[str, str], binaries: Mapping[str, 
     `binaries` maps a file name to a function that writes the file. If the folder is not empty, it raises `ReproError`.
     """
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
-        raise ReproError("the folder is not empty", where=folder, todo="name a new one with --to")
+        raise ReproError("the folder is not empty", where=folder, todo="choose a new folder with --to")
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:

@@ -111,7 +111,7 @@ def campaign_precision(results: Path, campaign: str, problem_name: str) -> str:
     measured_precisions = [word for word in PRECISIONS if read_case(study_folder, "choices", problem_name, word)]
     if len(measured_precisions) > 1:
         raise ReproError(
-            "the campaign has several precisions",
+            "the campaign has results in several precisions",
             where=f"{study_folder}: {problem_name}",
             expected=" or ".join(f"--precision {word}" for word in measured_precisions),
         )
@@ -125,9 +125,9 @@ def exported_variant(name: str, target: Target) -> VariantId:
     """
     if name in ROUTINES:
         raise ReproError(
-            "a library's routine has no source",
+            "a library routine has no source to export",
             where=name,
-            todo="name a variant: `timed` of an operator has the seconds of those that were timed beside it",
+            todo="name a variant: the operator's `timed` lists the variants that were timed",
         )
     try:
         return fitting_variant(name, target)
@@ -161,13 +161,13 @@ def _missing_choice_error(folder: CampaignFolder, study_name: str, problem_name:
             f"kernels of {' and '.join(measured_studies)} cannot be exported or run as an operator",
             where=f"{folder.raw}: {problem_name}, {precision}",
             expected=f"a variant of {EXPORTED_STUDY}, such as Sl-32-SoA-AoS/static-256-4",
-            todo=f"measure the problem in the study {EXPORTED_STUDY} as well, or name a variant of it",
+            todo=f"measure the problem with the study {EXPORTED_STUDY} too, or name one of its variants",
         )
     return ReproError(
         "the campaign has no such result",
         where=f"{study_folder}: {problem_name}, {precision}",
         expected=f"one of {', '.join(cases)}" if cases else None,
-        todo="measure it, or name another campaign, another problem or a variant",
+        todo="measure it, or name another campaign, problem or variant",
     )
 
 
@@ -186,7 +186,7 @@ def _target(path: Path) -> str:
 
 def _unknown_target(path: Path) -> ReproError:
     return ReproError(
-        "it is not recorded what the winner was compiled for",
+        "the winner's target was not recorded",
         where=path,
-        todo="measure the problem with `repro measure`, or name the variant, for an export also the target",
+        todo="measure the problem with `repro measure`, or name the variant (and the target, for an export)",
     )

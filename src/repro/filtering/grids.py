@@ -69,7 +69,7 @@ def grid_of_triangles(mesh: Triangulation, size: float | None = None) -> Grid:
 
 def _grid(mesh: Triangulation, positions: Floats, size: float, reach: Floats) -> Grid:
     if not (np.isfinite(size) and size > 0):
-        raise ReproError("the cells of a grid have no size", expected="a positive number", actual=size)
+        raise ReproError("the cell size of a grid must be positive", expected="a positive number", actual=size)
     if float(np.prod(mesh.period / size)) > MAX_CELLS:
         raise ReproError("the grid has too many cells", expected=f"at most {MAX_CELLS:,}", actual=f"cells of {size:g}")
     # King 2017 uses ⌈period / size⌉, but then cells are smaller than the halo assumes, or the last cell is cut off

@@ -55,7 +55,7 @@ class Stencil:
     def __post_init__(self) -> None:
         if not all(0 <= order <= self.degree for order in self.derivative):
             raise ReproError(
-                "the filtered field has no such derivative",
+                "the filtered field has no derivative of this order",
                 where="derivative",
                 expected=f"orders 0 to {self.degree}, the degree of the kernel's B-splines",
                 actual=self.derivative,
@@ -141,7 +141,7 @@ class Stencil:
                 where="the scale",
                 expected=f"{self._widest:.6g} or more",
                 actual=f"{self.scale:.6g}",
-                todo="take a larger scale, or a way that clips: per point or per element, without a matrix",
+                todo="use a larger scale, or filter per point or per element without a matrix",
             )
         return self
 

@@ -77,7 +77,7 @@ def contour_rows(
     triangle)^P. `edge`: at the steepest edge of the triangle; the path of G stays within the triangle.
     """
     if start not in _STARTS:
-        raise ReproError("no such start of the contour's integrals", expected=" or ".join(_STARTS), actual=start)
+        raise ReproError("unknown start of the contour integrals", expected=" or ".join(_STARTS), actual=start)
     integral = partial(_integrate_strips, _STARTS[start])
     return rows_by(integral, mesh, points, degree, basis, scale, field_degree, derivative)
 
@@ -111,11 +111,11 @@ def rows_by(
     if field_degree < 0:
         raise ReproError("the degree of the field is negative", expected="0 or more", actual=field_degree)
     if basis not in BASES:
-        raise ReproError("there is no such basis", expected=f"one of {', '.join(BASES)}", actual=basis)
+        raise ReproError("unknown basis", expected=f"one of {', '.join(BASES)}", actual=basis)
     smooth = max(degree - 1, 0)
     if not all(0 <= order <= smooth for order in derivative):
         raise ReproError(
-            "the filtered field has no such derivative",
+            "the filtered field has no derivative of this order",
             expected=f"orders 0 to {smooth}: the kernel of degree {degree} is no smoother",
             actual=derivative,
         )

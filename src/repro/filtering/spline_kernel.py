@@ -69,7 +69,7 @@ class SplineKernel:
 def kernel(degree: int) -> SplineKernel:
     """Return K^{2k+1,k+1} (King 2017, eq. 2.1) for k = 0 to 7, computed with fractions; `pieces` is read-only."""
     if not 0 <= degree <= MAX_DEGREE:
-        raise ReproError("no kernel of this degree", expected=f"0 to {MAX_DEGREE}", actual=degree)
+        raise ReproError("no kernel has this degree", expected=f"0 to {MAX_DEGREE}", actual=degree)
     spline = _spline(degree)
     coefficients = _coefficients(degree, spline)
     exact = [[Fraction(0)] * (degree + 1) for _ in range(3 * degree + 1)]

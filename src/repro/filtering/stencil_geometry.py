@@ -69,7 +69,7 @@ def scales(mesh: Triangulation, count: int, width: int, scale: ArrayLike | None)
     widest = float(h.max(initial=0.0) * width / mesh.period.min())
     if widest > PERIODS:
         raise ReproError(
-            "the stencil meets too many images of each triangle",
+            "the stencil covers too many periodic images of each triangle",
             expected=f"a width of at most {PERIODS} periods",
             actual=f"{widest:.3g}",
             todo="filter with a smaller scale h, or on a mesh whose longest edge is shorter",

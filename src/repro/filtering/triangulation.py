@@ -85,7 +85,7 @@ def triangulation(vertices: ArrayLike, triangles: ArrayLike, where: str = "the m
     """
     points, cells = np.asarray(vertices, np.float64), np.asarray(triangles)
     if points.ndim != 2 or points.shape[1] != 2:
-        raise ReproError("the vertices do not fit", where=where, expected="(v, 2)", actual=points.shape)
+        raise ReproError("the vertices have the wrong shape", where=where, expected="(v, 2)", actual=points.shape)
     if not cells.size:
         raise ReproError("the mesh has no triangles", where=where)
     if cells.ndim != 2 or cells.shape[1] != 3 or cells.dtype.kind not in "iu":
@@ -119,7 +119,7 @@ def triangulation(vertices: ArrayLike, triangles: ArrayLike, where: str = "the m
     total_area, box = float(np.abs(areas).sum()), float(mesh.period.prod())
     if abs(total_area - box) > COVERED * box:
         raise ReproError(
-            "the triangles do not cover their box once: there are gaps or overlaps",
+            "the triangles do not cover their box exactly once: there are gaps or overlaps",
             where=where,
             expected=f"areas that add up to {box:.17g}, the area of the box around all vertices",
             actual=f"{total_area:.17g}",
@@ -127,11 +127,11 @@ def triangulation(vertices: ArrayLike, triangles: ArrayLike, where: str = "the m
     means = _means(mesh)
     if (np.abs(means - MEANS) > COVERED).any():
         raise ReproError(
-            "the triangles do not cover their box once: there are gaps, and overlaps of the same area",
+            "the triangles do not cover their box exactly once: there are gaps, and overlaps of the same area",
             where=where,
             expected=f"means of x, y, x², x y, y² over all triangles, on the unit square, of {_number_list(MEANS)}",
             actual=_number_list(means),
-            todo="look for triangles that are there twice, and for others that are missing",
+            todo="look for duplicate and missing triangles",
         )
     return mesh
 
@@ -141,7 +141,7 @@ def of_field(field: Field) -> Triangulation:
     if field.dimension != 2:
         raise ReproError("the field is not in the plane", where=field.name, expected=2, actual=field.dimension)
     if not field.periodic:
-        raise ReproError("the field is not periodic", where=field.name, expected="a periodic one: the kernel is whole")
+        raise ReproError("the field is not periodic", where=field.name, expected="a periodic field")
     return triangulation(field.vertices, field.cells, field.name)
 
 

@@ -190,13 +190,13 @@ class View:
 
 def copy_refusal(holder: object, todo: str) -> ReproError:
     """Return the error for an attempt to copy or pickle an object that is bound to a device."""
-    return ReproError("it lies on a device, and can be neither copied nor pickled", where=repr(holder), todo=todo)
+    return ReproError("an object on a device can be neither copied nor pickled", where=repr(holder), todo=todo)
 
 
 def refuse_mask(array: object, subject: str) -> None:
     """Raise `ReproError` for a masked host array, whose mask NumPy and SciPy would ignore."""
     if np.ma.is_masked(array):
-        todo = "say what masked numbers are by `filled`"
+        todo = "replace masked numbers with `filled`"
         raise ReproErrorOfValue("an array with a mask cannot be multiplied", where=subject, todo=todo)
 
 
@@ -208,7 +208,7 @@ def host_array(array: object, subject: str) -> NDArray[Any]:
     except (TypeError, ValueError, RuntimeError) as error:
         if isinstance(error, ReproError):
             raise
-        raise ReproErrorOfValue("this is no array of numbers", where=subject, actual=error) from None
+        raise ReproErrorOfValue("not an array of numbers", where=subject, actual=error) from None
 
 
 def as_tensor(array: object) -> Any:
@@ -264,7 +264,7 @@ def memory_of(array: Any, subject: str, stream: int | None = None) -> tuple[Memo
             raise ReproErrorOfValue("an array with a mask cannot be multiplied", where=subject)
         if tensor is not None and (tensor.is_conj() or tensor.is_neg()):
             todo = "take `tensor.resolve_conj().resolve_neg()`"
-            raise ReproErrorOfValue("a tensor's numbers are not those in its memory", where=subject, todo=todo)
+            raise ReproErrorOfValue("the tensor's memory does not hold its numbers", where=subject, todo=todo)
         pointer, read_only = interface["data"]
         dtype, shape, strides = np.dtype(interface["typestr"]), tuple(interface["shape"]), interface.get("strides")
         return Memory(pointer or 0, dtype, shape, strides, read_only, array), interface.get("stream")
@@ -272,7 +272,7 @@ def memory_of(array: Any, subject: str, stream: int | None = None) -> tuple[Memo
     try:
         return dlpack.import_array(array, stream), stream
     except BufferError as error:
-        raise ReproErrorOfValue("the library of an array does not share it", where=subject, actual=error) from None
+        raise ReproErrorOfValue("the array's library cannot share it", where=subject, actual=error) from None
 
 
 def view(
@@ -300,7 +300,7 @@ def view(
     _expect(subject, "size", count, math.prod(memory.shape))
     if not _is_contiguous(memory.shape, memory.strides, dtype.itemsize):
         raise ReproErrorOfValue(
-            "an array on the GPU has to be contiguous",
+            "an array on the GPU must be contiguous",
             where=subject,
             expected="C order without gaps",
             actual=f"shape {memory.shape}, strides {memory.strides}",
@@ -308,14 +308,14 @@ def view(
         )
     if memory.pointer % alignment:
         raise ReproErrorOfValue(
-            "an array on the GPU starts at an address that the kernel cannot load from",
+            "an array on the GPU is not aligned for the kernel",
             where=subject,
             expected=f"a multiple of {alignment} bytes",
             actual=hex(memory.pointer),
-            todo="copy it first: new arrays are aligned, slices need not be",
+            todo="copy it first; new arrays are aligned, slices may not be",
         )
     if write and (memory.read_only or _is_immutable(array)):
-        raise ReproErrorOfValue("an array on the GPU cannot be written to", where=subject)
+        raise ReproErrorOfValue("an array on the GPU is read-only", where=subject)
     return View(ExternalArray(memory.pointer, count * dtype.itemsize, memory.owner), stream, memory.shape)
 
 
@@ -345,7 +345,7 @@ def _is_immutable(array: object) -> bool:
 def _expect(subject: str, quality: str, expected: object, actual: object) -> None:
     if expected != actual:
         raise ReproErrorOfValue(
-            f"an array on the device has another {quality}", where=subject, expected=expected, actual=actual
+            f"an array on the device has the wrong {quality}", where=subject, expected=expected, actual=actual
         )
 
 

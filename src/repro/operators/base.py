@@ -41,7 +41,7 @@ from repro.operators.runtime import Runtime
 from repro.problems.matrix import MAX_DIMENSION
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES, SEGMENTS
 from repro.sparse.dynamic.matrix import GROWTH
-from repro.words import nearest, shorten
+from repro.words import nearest, shorten, suggestion
 
 #: Operators with gradients, by the number that stands for one in PyTorch's graphs, which hold no Python objects.
 OPERATORS: WeakValueDictionary[int, Any] = WeakValueDictionary()
@@ -80,7 +80,7 @@ def check_shape(shape: Any, segments: int) -> tuple[int, int]:
         rows, columns = shape
     except (TypeError, ValueError):
         raise ReproErrorOfValue(
-            "this is no shape of a matrix", where="shape", expected="two whole numbers", actual=shape
+            "not the shape of a matrix", where="shape", expected="two whole numbers", actual=shape
         ) from None
     return (
         whole_number(rows, "shape[0], rows", 0, MAX_ENTRIES // segments),
@@ -94,7 +94,7 @@ def whole_number(value: Any, subject: str, minimum: int, maximum: int) -> int:
     if not whole or not minimum <= value <= maximum:
         kind = ReproErrorOfValue if whole else ReproErrorOfType
         expected = f"a whole number from {minimum:,} to {maximum:,}"
-        raise kind("this is no such number", where=subject, expected=expected, actual=brief(value))
+        raise kind("not a valid number", where=subject, expected=expected, actual=brief(value))
     return int(value)
 
 
@@ -109,25 +109,26 @@ def real_number(value: Any, subject: str, least: float = -np.inf) -> float:
         limit = "" if least == -np.inf else f" of at least {least:g}"
         expected = f"a finite real number{limit}"
         kind = ReproErrorOfValue if real else ReproErrorOfType
-        raise kind("this is no such number", where=subject, expected=expected, actual=brief(value))
+        raise kind("not a valid number", where=subject, expected=expected, actual=brief(value))
     return number
 
 
 def yes_or_no(value: Any, subject: str) -> bool:
     if not isinstance(value, bool | np.bool_ | int) or value not in (0, 1):
-        raise ReproErrorOfType("neither yes nor no", where=subject, expected="True or False", actual=brief(value))
+        raise ReproErrorOfType("not a Boolean", where=subject, expected="True or False", actual=brief(value))
     return bool(value)
 
 
 def text(value: Any, subject: str) -> None:
     if not isinstance(value, str | os.PathLike):
-        raise ReproErrorOfType("this is no text", where=subject, expected="a string", actual=brief(value))
+        raise ReproErrorOfType("not a string", where=subject, expected="a string", actual=brief(value))
 
 
 def one_of(word: Any, subject: str, words: tuple[str, ...]) -> None:
     if not isinstance(word, str) or word not in words:
         kind = ReproErrorOfValue if isinstance(word, str) else ReproErrorOfType
-        raise kind(f"unknown {subject}", where=subject, expected=" or ".join(words), actual=brief(word))
+        actual = brief(word) + suggestion(getattr(word, "__name__", word), words)
+        raise kind(f"unknown {subject}", where=subject, expected=" or ".join(words), actual=actual)
 
 
 Parameters = ParamSpec("Parameters")
@@ -175,7 +176,7 @@ def _refuse_arguments(function: Callable[..., object], arguments: Any, keywords:
         if keyword not in names:
             near = nearest(keyword, names) or next((name for name in names if name in keyword or keyword in name), None)
             raise ReproErrorOfType(
-                "there is no such argument",
+                "unknown argument",
                 where=f"{name}({shorten(keyword)}=)",
                 expected=", ".join(names) or "none",
                 todo=f"did you mean {near}?" if near else None,
@@ -184,7 +185,7 @@ def _refuse_arguments(function: Callable[..., object], arguments: Any, keywords:
         function_signature.bind(*arguments, **keywords)
     except TypeError as error:
         raise ReproErrorOfType(
-            "these are no such arguments", where=f"{name}()", expected=", ".join(names) or "none", actual=error
+            "wrong arguments", where=f"{name}()", expected=", ".join(names) or "none", actual=error
         ) from None
 
 
@@ -298,12 +299,12 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
             return self._on_device(x, out, stream)
         if out is not None and is_on_device(out):
             raise ReproErrorOfType(
-                "x and out have to be on the same side", expected="both on the device, or both NumPy's"
+                "x and out must be in the same place", expected="both on the device, or both NumPy arrays"
             )
         vector = host_array(x, "x")
         self._check(vector)
         if vector.shape not in ((self.shape[1],), (self.shape[1], 1)):
-            raise LengthError("x has another shape", where="x", expected=(self.shape[1],), actual=vector.shape)
+            raise LengthError("x has the wrong shape", where="x", expected=(self.shape[1],), actual=vector.shape)
         y = super().matvec(vector)
         if out is None:
             return self._as_given(x, y)
@@ -330,7 +331,7 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         self._check(X)
         if np.ndim(X) != 2:
             expected = f"({self.shape[1]}, vectors)"
-            raise LengthError("X has another shape", where="X", expected=expected, actual=np.shape(X))
+            raise LengthError("X has the wrong shape", where="X", expected=expected, actual=np.shape(X))
         return super().matmat(X)
 
     def __matmul__(self, x: Any) -> Any:
@@ -351,9 +352,9 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         array, columns = host_array(x, "x"), self.shape[1]
         shape = array.shape
         if len(shape) > 2 or (shape and shape[0] != columns):
-            raise LengthError("x has another length", where="x", expected=columns, actual=f"shape {shape}")
+            raise LengthError("x has the wrong length", where="x", expected=columns, actual=f"shape {shape}")
         if shape and array.dtype.kind not in "fiubc":
-            raise ReproErrorOfValue("x is not made of numbers", where="x", actual=array.dtype)
+            raise ReproErrorOfValue("x does not hold numbers", where="x", actual=array.dtype)
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
         if np.iscomplexobj(x) and self.dtype.kind != "c":
@@ -381,9 +382,9 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
 
     def _rmatvec(self, x: NDArray[Any]) -> NDArray[Any]:
         raise ReproError(
-            "it has no transpose on the device",
+            "the object has no transpose on the device",
             where=type(self).__name__,
-            todo="take that of SciPy's matrix: `A.to_scipy().T @ x`, where A is the matrix, or what a reader reads",
+            todo="use SciPy's: `A.to_scipy().T @ x`, where A is the matrix",
         )
 
     def _rmatmat(self, X: NDArray[Any]) -> NDArray[Any]:
@@ -401,7 +402,7 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
     def _on_device(self, x: Any, out: Any, stream: int | None) -> Any:
         if out is not None and not is_on_device(out):
             raise ReproErrorOfType(
-                "x and out have to be on the same side", expected="both on the device, or both NumPy's"
+                "x and out must be in the same place", expected="both on the device, or both NumPy arrays"
             )
         rows, columns = self.shape
         entry = self._kind.algebra.size * self._kind.scalar.itemsize
@@ -433,7 +434,7 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
             and x_memory.pointer < y_memory.pointer + y_memory.nbytes
             and y_memory.pointer < x_memory.pointer + x_memory.nbytes
         ):
-            raise ReproErrorOfValue("x and out overlap", expected="two arrays", todo="give another `out`, or none")
+            raise ReproErrorOfValue("x and out overlap", expected="two arrays", todo="pass a different `out`, or none")
         if stream is not None:
             streams: tuple[int | None, ...] = (stream,)
         else:
@@ -450,10 +451,10 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
 
 def _no_gradient(subject: str) -> ReproError:
     return ReproErrorOfValue(
-        "a product in given memory, or on a given stream, has no gradient",
+        "a product with `out` or `stream` has no gradient",
         where=subject,
         actual="a tensor with `requires_grad`",
-        todo="take `A @ x`, or `x.detach()`, and an `out` without `requires_grad`",
+        todo="use `A @ x`, or pass `x.detach()` and an `out` without `requires_grad`",
     )
 
 
@@ -465,14 +466,14 @@ def _write(out: Any, y: NDArray[Any]) -> None:
         kind = ReproErrorOfValue if isinstance(out, np.ndarray) else ReproErrorOfType
         raise kind("out cannot be written to", where="out", expected="a NumPy array", actual=actual)
     if out.shape != y.shape:
-        raise ReproErrorOfValue("out has another shape", where="out", expected=y.shape, actual=out.shape)
+        raise ReproErrorOfValue("out has the wrong shape", where="out", expected=y.shape, actual=out.shape)
     if out.dtype.kind not in "fc" or not np.can_cast(y.dtype, out.dtype, "same_kind"):
         raise ReproErrorOfValue(
             "out cannot hold the product",
             where="out",
-            expected=f"{y.dtype}, or another dtype of its kind",
+            expected=f"{y.dtype}, or a wider dtype of its kind",
             actual=out.dtype,
-            todo="give an array of the product's dtype, or none",
+            todo="pass an array of the product's dtype, or none",
         )
     out[...] = cast(y, out.dtype, "the product", "give `out` the product's own dtype", as_vector=True)
 
@@ -553,5 +554,5 @@ def refused_launch(error: LaunchError) -> ReproError:
     return ReproError(
         "the GPU refused a launch",
         actual=error,
-        todo="pass a stream that is alive and belongs to the operator's GPU, and close no operator while it is used",
+        todo="pass a live stream of the operator's GPU, and do not close an operator while it is in use",
     )

@@ -81,9 +81,9 @@ class BatchUpload:
         counts = {array.count for array in batch_arrays if array.count is not None}
         if len(counts) > 1:
             raise ReproErrorOfValue(
-                "the arrays of a batch are of unequal length",
+                "the arrays of a batch differ in length",
                 where=" and ".join(array.subject for array in batch_arrays),
-                expected="as many of each, or one number for all",
+                expected="arrays of equal length, or one number for all",
                 actual=", ".join(f"{array.subject}: {array.count}" for array in batch_arrays),
             )
         return batch_arrays, counts.pop() if counts else 1
@@ -93,15 +93,13 @@ class BatchUpload:
             return seen
         host = self._array(array, subject)
         if host.dtype.kind == "f" and np.isnan(host).any():
-            raise ReproErrorOfValue("NaN is no index", where=subject, expected="whole numbers", actual=host.dtype)
+            raise ReproErrorOfValue("NaN is not an index", where=subject, expected="whole numbers", actual=host.dtype)
         if host.size and host.dtype.kind not in "iu":
-            raise ReproErrorOfValue(
-                "an index is no whole number", where=subject, expected="integers", actual=host.dtype
-            )
+            raise ReproErrorOfValue("an index is not an integer", where=subject, expected="integers", actual=host.dtype)
         if host.size and (host.min() < 0 or host.max() >= limit):
             wrong = np.flatnonzero((host < 0) | (host >= limit))
             raise ReproErrorOfValue(
-                "entries lie outside of the matrix; nothing was done",
+                "entries are outside the matrix; nothing was changed",
                 where=f"{subject}[{wrong[0]}]",
                 expected=f"{subject} from 0 to {limit - 1}" if limit else f"none: the matrix has no {subject}",
                 actual=f"{host.ravel()[wrong[0]]}, and {len(wrong) - 1:,} more",
@@ -114,7 +112,7 @@ class BatchUpload:
         host = self._array(array, "values")
         if host.dtype.kind not in "fiub":
             raise ReproErrorOfValue(
-                "values are no real numbers", where="values", expected="real numbers", actual=host.dtype
+                "the values are not real numbers", where="values", expected="real numbers", actual=host.dtype
             )
         return BatchArray("values", _count(host), host.dtype, host=cast(host, self._dtype, "values", SCALE))
 
@@ -122,10 +120,10 @@ class BatchUpload:
         try:
             host = np.asarray(array)
         except (TypeError, ValueError) as error:
-            raise ReproErrorOfValue("this is no array", where=subject, actual=error) from None
+            raise ReproErrorOfValue("not an array", where=subject, actual=error) from None
         if host.ndim > 1:
             raise ReproErrorOfValue(
-                "an array of a batch has more than one axis", where=subject, actual=f"shape {host.shape}"
+                "an array of a batch has more than one dimension", where=subject, actual=f"shape {host.shape}"
             )
         return host
 
@@ -138,14 +136,14 @@ class BatchUpload:
         dtype, shape = described(array) if known is None else (known, tuple(array.shape))
         if dtype not in types or not dtype.isnative:
             raise ReproErrorOfValue(
-                "an array on the device has another dtype",
+                "an array on the device has the wrong dtype",
                 where=subject,
                 expected=" or ".join(map(str, types)),
                 actual=dtype,
             )
         if len(shape) != 1:
             raise ReproErrorOfValue(
-                "an array on the device has more than one axis", where=subject, actual=f"shape {shape}"
+                "an array on the device has more than one dimension", where=subject, actual=f"shape {shape}"
             )
         array_view = self._runtime.view(array, subject, dtype, shape[0], dtype.itemsize)
         return BatchArray(subject, shape[0], dtype, seen=array_view, limit=limit)
@@ -220,7 +218,7 @@ class BatchUpload:
             wrong = self._count_violations(f"indices_{array.dtype.name}", array.count, m, limit, source, target)
             if wrong:
                 raise ReproErrorOfValue(
-                    "entries lie outside of the matrix; nothing was done",
+                    "entries are outside the matrix; nothing was changed",
                     where=array.subject,
                     expected=f"{array.subject} from 0 to {array.limit - 1}",
                     actual=f"{wrong:,} elsewhere",
@@ -229,7 +227,7 @@ class BatchUpload:
             self._over(f"values_{array.dtype.name}", array.count, m, source, target)
         elif lost := self._count_violations(f"values_{array.dtype.name}", array.count, m, source, target):
             raise ReproErrorOfValue(
-                f"numbers do not fit into {self._dtype}; nothing was done",
+                f"numbers cannot be represented in {self._dtype}; nothing was changed",
                 where=array.subject,
                 expected=expectation(self._dtype),
                 actual=f"{lost:,} others",
@@ -385,17 +383,15 @@ def take_csr(
     ends = batches.index(offsets, "offsets", MAX_ENTRIES + 1)
     if places.count != values.count or ends.count != rows + 1 or ends.seen is None:
         raise ReproErrorOfValue(
-            "the arrays of CSR do not fit each other",
-            expected=f"as many data as indices, and {rows + 1} offsets",
+            "the CSR arrays do not match",
+            expected=f"equally many data and indices, and {rows + 1} offsets",
             actual=f"{values.count} data, {places.count} indices, {ends.count} offsets",
         )
     with runtime.after(*{array.seen.stream for array in (values, places, ends) if array.seen is not None}):
         host = np.empty(rows + 1, ends.dtype)
         runtime.device.download(ends.seen.buffer, host)
         if host[0] or host[-1] != values.count or (host[1:] < host[:-1]).any():
-            raise ReproErrorOfValue(
-                "these are no offsets of CSR", expected=f"numbers that ascend from 0 to {values.count}"
-            )
+            raise ReproErrorOfValue("invalid CSR offsets", expected=f"ascending numbers from 0 to {values.count}")
         batches.convert(places, storage.columns)
         batches.convert(values, storage.values)
         arguments: list[Argument] = [
@@ -415,7 +411,7 @@ def store_cupys(runtime: Runtime, matrix: Any, precision: str) -> Storage:
     dtype, nnz = np.dtype(DTYPES[precision]), int(matrix.data.size)
     if nnz > MAX_ENTRIES:
         raise ReproErrorOfValue(
-            "the matrix has more entries than offsets can tell apart", expected=MAX_ENTRIES, actual=nnz
+            "the matrix has more entries than its offsets can count", expected=MAX_ENTRIES, actual=nnz
         )
     storage = Storage.empty(runtime.device, matrix.shape, 1, nnz, dtype)
     batches = BatchUpload(runtime, matrix.shape, dtype, precision)

@@ -136,8 +136,8 @@ def damage_of_tensor(subject: str) -> ReproErrorOfValue:
     return ReproErrorOfValue(
         "the matrix is damaged",
         where=subject,
-        expected="row offsets that ascend from 0 to the number of entries, and columns inside of the matrix",
-        todo="see what `torch.sparse.check_sparse_tensor_invariants` says of it",
+        expected="ascending row offsets from 0 to the number of entries, and columns within the matrix",
+        todo="check it with `torch.sparse.check_sparse_tensor_invariants`",
     )
 
 

@@ -151,7 +151,7 @@ class Reader(DeviceOperator, Closeable):
 
     def _require_open(self) -> None:
         if self.closed:
-            raise ReproError("the reader is closed", todo="make a new one by `DynamicCSR.reader`")
+            raise ReproError("the reader is closed", todo="create a new one with `DynamicCSR.reader`")
 
     def close(self) -> None:
         """Free the reader's memory; it cannot be used afterwards."""
@@ -261,7 +261,7 @@ class DynamicCSR(DeviceOperator, Closeable):
         room = Capacity(segments, slack, capacity, width)
         if isinstance(matrix, (tuple, list)):
             if shape is None or len(matrix) != 3:
-                raise ReproErrorOfValue("these are no arrays of CSR", expected="(data, indices, offsets), and a shape")
+                raise ReproErrorOfValue("not CSR arrays", expected="(data, indices, offsets), and a shape")
             shape = check_shape(shape, segments)
             if any(is_on_device(array) for array in matrix):
                 return cls._from_device(tuple(matrix), shape, dtype, room, device)
@@ -277,10 +277,10 @@ class DynamicCSR(DeviceOperator, Closeable):
     ) -> DynamicCSR:
         if not all(is_on_device(array) for array in arrays):
             raise ReproErrorOfType(
-                "the arrays of CSR have to be on the same side", expected="all on the device, or NumPy's"
+                "the CSR arrays must be in the same place", expected="all on the device, or all NumPy arrays"
             )
         if room.width:
-            raise ReproErrorOfValue("a width is for matrices of the host", expected=0, actual=room.width)
+            raise ReproErrorOfValue("a width is only for matrices on the host", expected=0, actual=room.width)
         data, indices, offsets = arrays
         data_dtype = described(data)[0]
         precision = precision_of_values(data_dtype) if dtype is None else precision_of(dtype)
@@ -288,7 +288,7 @@ class DynamicCSR(DeviceOperator, Closeable):
         capacity = room.for_entries(count)
         if count > capacity or capacity > MAX_ENTRIES:
             raise ReproErrorOfValue(
-                "the matrix does not fit into its buffer", expected=f"at most {capacity:,}", actual=count
+                "the matrix does not fit in its buffer", expected=f"at most {capacity:,}", actual=count
             )
         operator = cls.__new__(cls)
         empty = sp.csr_array(shape, dtype=DTYPES[precision])
@@ -410,10 +410,10 @@ class DynamicCSR(DeviceOperator, Closeable):
                 if not n_inserted or isinstance(error, Unfinished):
                     raise
                 raise ReproError(
-                    "a part of a batch was refused, and what comes after it was not tried",
+                    "part of a batch failed, and the entries after it were not tried",
                     where=f"entries from {n_inserted:,} on, of {count:,}; those before are done",
                     actual=error,
-                    todo=f"do the same again with the entries from {n_inserted:,} on, once they can be taken",
+                    todo=f"repeat the call with the entries from {n_inserted:,} on once the cause is removed",
                 ) from None
 
     def defragment(self, slack: int = 0) -> None:

@@ -67,9 +67,7 @@ Callback = Callable[[Any], object]
 
 def check_callback(callback: Any) -> None:
     if callback is not None and not callable(callback):
-        raise ReproErrorOfType(
-            "this cannot be called", where="callback", expected="a function of x", actual=brief(callback)
-        )
+        raise ReproErrorOfType("not callable", where="callback", expected="a function of x", actual=brief(callback))
 
 
 def tolerances(rtol: float, atol: float) -> str:
@@ -84,7 +82,7 @@ def require_square(matrix: Matrix) -> None:
             where="A",
             expected="as many columns as rows",
             actual="{} x {}".format(*matrix.shape),
-            todo="find the least-squares solution by `scipy.sparse.linalg.lsqr(repro.operator(matrix), b)`",
+            todo="compute a least-squares solution with `scipy.sparse.linalg.lsqr(repro.operator(matrix), b)`",
         )
 
 
@@ -101,11 +99,11 @@ def solve_columns(
     if len(shape) != 2 or (host is None and shape[1] == 1):
         return solve(b, x0)
     if shape[0] != n:
-        raise LengthError("b has another shape", where="b", expected=f"({n},) or ({n}, vectors)", actual=shape)
+        raise LengthError("b has the wrong shape", where="b", expected=f"({n},) or ({n}, vectors)", actual=shape)
     guesses = [x0] * shape[1]
     if x0 is not None and len(guess_shape := shape_of(x0) if is_on_device(x0) else np.shape(x0)) == 2:
         if guess_shape != shape:
-            raise LengthError("x0 has another shape than b", where="x0", expected=shape, actual=guess_shape)
+            raise LengthError("x0 and b differ in shape", where="x0", expected=shape, actual=guess_shape)
         if shape[1] != 1 or not is_on_device(x0):
             guesses = _columns(x0 if is_on_device(x0) else host_array(x0, "x0"), "x0")
     if host is not None:
@@ -127,10 +125,10 @@ def _columns(array: Any, subject: str) -> list[Any]:
         return [np.ascontiguousarray(column) for column in array.T]
     if isinstance(array, DeviceArray) or not hasattr(array, "__getitem__"):
         raise ReproErrorOfType(
-            "several vectors on the device have to be an array of CuPy, PyTorch or JAX",
+            "several vectors on the device must be a CuPy, PyTorch or JAX array",
             where=subject,
             actual=type(array).__name__,
-            todo="solve for each by itself, or give NumPy's array",
+            todo="solve for each vector separately, or pass a NumPy array",
         )
     columns = [array[:, j] for j in range(shape_of(array)[1])]
     return [c.contiguous() if hasattr(c, "contiguous") else c.copy() for c in columns]
@@ -219,7 +217,7 @@ class IterativeSolver(Closeable):
 
         with self._runtime.after(*streams, reads="a solve"):
             if self._solver is None:
-                raise ReproError("the solver is closed", where=repr(self), todo="make a new one by `A.solver()`")
+                raise ReproError("the solver is closed", where=repr(self), todo="create a new one with `A.solver()`")
             self._load(rhs, self._solver.b, exponent)
             if guess is None:
                 self._runtime.device.fill(self._solver.x, 0)
@@ -242,7 +240,7 @@ class IterativeSolver(Closeable):
         kinds = "fiub" + "c" * (self._kind.dtype.kind == "c")
         if vector.shape not in ((size,), (size, 1)) or vector.dtype.kind not in kinds:
             raise ReproErrorOfValue(
-                "this is no vector of the matrix",
+                "not a vector for this matrix",
                 where=subject,
                 expected=f"{size} {'numbers' if 'c' in kinds else 'real numbers'}",
                 actual=f"{vector.dtype} of shape {vector.shape}",
@@ -250,7 +248,7 @@ class IterativeSolver(Closeable):
         if not np.isfinite(vector).all():
             position = int(np.argmin(np.isfinite(vector.ravel())))
             raise ReproErrorOfValue(
-                "a vector has to be finite",
+                "a vector has NaN or infinite numbers",
                 where=f"{subject}[{position}]",
                 expected="a finite number",
                 actual=vector.ravel()[position],
@@ -300,7 +298,7 @@ class IterativeSolver(Closeable):
                 host = rhs.ravel()
             if host.any():
                 raise ReproErrorOfValue(
-                    "numbers are too small to be squared", where="b", actual=np.abs(host).max(), todo="scale b"
+                    "the numbers are too small to be squared", where="b", actual=np.abs(host).max(), todo="scale b"
                 )
         if solution.status == "not finite":
             where, todo = iteration, "the matrix may be singular, or its numbers too large: scale it"
@@ -309,7 +307,7 @@ class IterativeSolver(Closeable):
             elif not solution.iterations:
                 where, todo = "x0", "x0 may have infinite numbers or NaN, or be too large for b: start from 0"
             raise ReproErrorOfValue(
-                "the iteration came to no solution",
+                "the iteration broke down",
                 where=where,
                 expected="finite sums",
                 actual=f"the residual is {solution.residual:.3g}, the norm of b {solution.norm_of_b:.3g}",
@@ -393,14 +391,14 @@ def preconditioner(M: Any, A: DeviceOperator) -> Preconditioner:
         operator = scipy.sparse.linalg.aslinearoperator(M)
     except (TypeError, ValueError):
         raise ReproErrorOfType(
-            "this is no preconditioner",
+            "not a preconditioner",
             where="M",
-            expected="a LinearOperator, a matrix, or what `repro.amg` returns",
+            expected="a LinearOperator, a matrix, or the result of `repro.amg`",
             actual=type(M).__name__,
         ) from None
     if tuple(operator.shape) != A.shape:
         raise ReproErrorOfValue(
-            "the preconditioner has another shape", where="M", expected=A.shape, actual=tuple(operator.shape)
+            "the preconditioner has the wrong shape", where="M", expected=A.shape, actual=tuple(operator.shape)
         )
     if isinstance(operator, DeviceOperator) and operator._runtime is runtime and operator.dtype == dtype:
         return operator.matvec
@@ -606,7 +604,7 @@ class ChipSolver(IterativeSolver):
         if M is None:
             return self._solve(b, x0, rtol, atol, maxiter, callback, return_info)
         if self.closed:
-            raise ReproError("the solver is closed", where=repr(self), todo="make a new one by `A.solver()`")
+            raise ReproError("the solver is closed", where=repr(self), todo="create a new one with `A.solver()`")
         with self._preconditioned(M) as solver:
             try:
                 return solver._solve(b, x0, rtol, atol, maxiter, callback, return_info)

@@ -71,7 +71,7 @@ class Memory:
 
     def check_open(self) -> None:
         if not self.release.alive:
-            raise ReproError("the hierarchy is closed", todo="set up a new one by repro.amg")
+            raise ReproError("the hierarchy is closed", todo="set up a new one with repro.amg")
 
     def check_whole(self) -> None:
         """Raise `ReproError` if the memory was released, or if a refresh was interrupted.
@@ -80,9 +80,7 @@ class Memory:
         """
         self.check_open()
         if not self.whole:
-            raise ReproError(
-                "the hierarchy was left in the middle of a refresh", todo="refresh it again, or set up a new one"
-            )
+            raise ReproError("a refresh of the hierarchy was interrupted", todo="refresh it again, or set up a new one")
 
 
 class Level:
@@ -379,9 +377,7 @@ class MultilevelSolver(Closeable):
         if accel is not None and not (isinstance(accel, str) and accel == "cg"):
             raise ReproErrorOfValue("unknown acceleration", where="accel", expected="cg or None", actual=brief(accel))
         if residuals is not None and not isinstance(residuals, list):
-            raise ReproErrorOfType(
-                "this is no list", where="residuals", expected="a list", actual=type(residuals).__name__
-            )
+            raise ReproErrorOfType("not a list", where="residuals", expected="a list", actual=type(residuals).__name__)
         rtol, atol = real_number(rtol, "rtol", 0.0), real_number(atol, "atol", 0.0)
         max_steps = whole_number(MAX_STEPS if maxiter is None else maxiter, "maxiter", 0, MAX_COUNT)
         return_info = yes_or_no(return_info, "return_info")
@@ -460,9 +456,7 @@ class MultilevelSolver(Closeable):
             diagonal or memory is short: the hierarchy cannot be used until another refresh succeeds.
         """
         if not self._memory.refreshable:
-            raise ReproError(
-                "the hierarchy keeps nothing to be refreshed by", todo="set it up by repro.amg(A, refreshable=True)"
-            )
+            raise ReproError("the hierarchy cannot be refreshed", todo="set it up with repro.amg(A, refreshable=True)")
         matrix = _on_host(A)
         with self._runtime.after(reads="a refresh"):
             self._memory.check_open()
@@ -529,7 +523,7 @@ class MultilevelSolver(Closeable):
         vector = _host_array(array, subject)
         if vector.shape != (self._n,) or vector.dtype.kind not in "fiub":
             raise ReproErrorOfValue(
-                "this is no vector of the matrix",
+                "not a vector for this matrix",
                 where=subject,
                 expected=f"{self._n} real numbers",
                 actual=f"{vector.dtype} of shape {vector.shape}",
@@ -584,7 +578,7 @@ def _vectors(B: Any, n_rows: int) -> NDArray[np.floating]:
         vectors = vectors[:, None]
     if vectors.ndim != 2 or vectors.shape[0] != n_rows or not vectors.shape[1] or vectors.dtype.kind not in "fiub":
         raise ReproErrorOfValue(
-            "these are no vectors of the matrix",
+            "not vectors for this matrix",
             where="B",
             expected=f"({n_rows}, k) real numbers",
             actual=f"{vectors.dtype} of shape {vectors.shape}",
@@ -599,7 +593,10 @@ def _vectors(B: Any, n_rows: int) -> NDArray[np.floating]:
         )
     if n_rows and not largest.any():
         raise ReproErrorOfValue(
-            "all vectors are 0", where="B", expected="vectors that the matrix nearly takes to 0", todo="leave B out"
+            "all vectors are zero",
+            where="B",
+            expected="vectors whose product with the matrix is almost zero",
+            todo="omit B",
         )
     exponents = np.frexp(largest)[1]
     scaled_vectors: NDArray[np.float64] = np.ldexp(
@@ -613,11 +610,11 @@ def _report(result: SolveResult, rtol: float, atol: float, is_quiet: bool) -> No
     steps = len(result.residuals) - 1
     if not np.isfinite(result.reached):
         raise ReproErrorOfValue(
-            "the iteration came to no solution",
+            "the iteration broke down",
             where=f"step {steps}",
             expected="a finite residual",
             actual=result.reached,
-            todo="cycles alone (accel=None) need not converge for every matrix; the matrix may be singular",
+            todo="cycles alone (accel=None) do not converge for every matrix; or the matrix may be singular",
         )
     if not (result.converged or is_quiet):
         sentence = f"the residual is {result.reached:.3g} times the norm of b"

@@ -213,11 +213,11 @@ def take_matrix(
         place = f"cuda:{ordinal}"
         if device not in ("auto", place):
             raise ReproErrorOfValue(
-                "the matrix lies on another device",
+                "the matrix is on a different device",
                 where="matrix",
                 expected=f"device={device!r}",
                 actual=place,
-                todo="leave `device` out, or bring the matrix there first: nothing is copied there unasked",
+                todo="omit `device`, or copy the matrix there first; it is not copied automatically",
             )
         device = place
     runtime = open_runtime(device)
@@ -311,7 +311,7 @@ def _refuse(flaw: CheckWord, matrix: Any) -> None:
     if flaw == CheckWord.LOST:
         dtype = DTYPES["single"]
         raise ReproErrorOfValue(
-            f"numbers do not fit into {np.dtype(dtype)}",
+            f"numbers cannot be represented in {np.dtype(dtype)}",
             where="matrix: values",
             expected=expectation(dtype),
             todo=SCALE,
@@ -572,11 +572,11 @@ def values_on_host(values: Any, count: int, dtype: np.dtype[Any]) -> NDArray[Any
     given = host_array(values, "values")
     if given.size != count:
         raise ReproErrorOfValue(
-            "the values are not as many as those of the matrix",
+            "the number of values is wrong",
             where="values",
             expected=f"{count:,}, in CSR order with ascending columns and duplicates added",
             actual=f"{given.size:,}",
-            todo="make a new operator for another pattern",
+            todo="create a new operator for a different pattern",
         )
     host = np.ascontiguousarray(cast(given, dtype, "values", SCALE)).reshape(-1)
     wrong = np.flatnonzero(~np.isfinite(host))

@@ -117,10 +117,10 @@ class Runtime:
             return module, manifest.parent
         except OSError as error:
             raise ReproError(
-                "a compiled kernel cannot be kept",
+                "a compiled kernel cannot be stored",
                 where=error.filename2 or error.filename or manifest.parent,
                 actual=error.strerror or error,
-                todo="clear away what is there or make room, or name another folder in the environment variable "
+                todo="remove what is there, free some space, or name another folder in the environment variable "
                 f"{CACHE}",
             ) from error
 
@@ -173,10 +173,10 @@ class Runtime:
         with self.after():  # makes the context of this GPU current
             free = self.device.free_bytes()
         return ReproError(
-            "the device has no room",
+            "the device is out of memory",
             where=self.device.name,
             actual=f"{error}; {free} bytes are free",
-            todo="release other operators and arrays, or use another layout or single precision",
+            todo="close other operators, free arrays, or use another layout or single precision",
         )
 
     def view(
@@ -206,11 +206,11 @@ class Runtime:
                 return View(ExternalArray(address, count * dtype.itemsize, array), stream, tuple(array.shape))
         if not is_on_device(array):
             raise ReproErrorOfType(
-                "this is no array on the device",
+                "not an array on the device",
                 where=subject,
                 expected=f"an array on {self.device.name}",
                 actual=type(array).__name__,
-                todo="bring a NumPy array there with the `put` of `repro.vectors` or of an operator's `vectors`",
+                todo="copy a NumPy array there with `put` of `repro.vectors` or of an operator's `vectors`",
             )
         array_view = view(array, subject, dtype, count, alignment, write, stream)
         memory: Any = array_view.buffer
@@ -222,11 +222,11 @@ class Runtime:
 
     def _elsewhere(self, subject: str, actual: str) -> ReproError:
         return ReproErrorOfValue(
-            "an array lies on another device",
+            "an array is on a different device",
             where=subject,
             expected=f"memory of {_describe_device(self.device)}",
             actual=actual,
-            todo="bring it there first: nothing is copied from device to device unasked",
+            todo="copy it there first; arrays are not copied between devices automatically",
         )
 
     def after(self, *streams: int | None, reads: str | None = None) -> AbstractContextManager[object]:
@@ -258,11 +258,11 @@ class Runtime:
         if self.captures(*streams):
             self._imported.take()
             raise ReproError(
-                "a CUDA graph cannot contain what is read on the host; nothing was queued",
+                "a CUDA graph cannot contain a step that the host reads; nothing was queued",
                 where=reads,
                 actual="a stream that is being captured",
-                todo="do it before or after the capture, which takes products, refills, filters and `axpby` of device "
-                "arrays",
+                todo="call it before or after the capture; products, refills, filters and `axpby` of device arrays "
+                "can be captured",
             )
 
     def captures(self, *streams: int | None) -> bool:
@@ -444,7 +444,7 @@ class _Streams:
                 "the GPU refused to order its streams",
                 where=function.__name__,
                 actual=status,
-                todo="pass the handle of a stream that is alive and belongs to the operator's GPU",
+                todo="pass the handle of a live stream of the operator's GPU",
             )
         return result[0] if result else None
 

@@ -39,20 +39,20 @@ def sound(matrix: Any, subject: str, max_rows: int = MAX_DIMENSION) -> Any:
     """
     if isinstance(matrix, str | os.PathLike):
         raise ReproErrorOfType(
-            "this is the name of a file, not a matrix",
+            "a file name, not a matrix",
             where=subject,
             expected="a SciPy sparse matrix or array",
             actual=brief(os.fspath(matrix)),
-            todo="read it with scipy.io.mmread, which takes Matrix Market files, and give what it returns",
+            todo="read a Matrix Market file with scipy.io.mmread and pass the result",
         )
     matrix = _as_scipy(matrix, subject)
     if not sp.issparse(matrix):
         raise ReproErrorOfType(
-            "this is no sparse matrix",
+            "not a sparse matrix",
             where=subject,
             expected="a SciPy sparse matrix or array, or another with `indptr`, `indices`, `data` and `shape`",
             actual=type(matrix).__name__,
-            todo="wrap a dense matrix in scipy.sparse.csr_array",
+            todo="pass `A.to_scipy()`" if hasattr(matrix, "to_scipy") else "convert a dense matrix with `csr_array`",
         )
     check_extent(matrix.shape, subject, max_rows)
     read = _FORMATS.get(matrix.format)
@@ -86,7 +86,7 @@ def _as_scipy(matrix: Any, subject: str) -> Any:
         rows, columns = map(index, matrix.shape)
     except (TypeError, ValueError):
         raise ReproErrorOfValue(
-            "this is no matrix", where=subject, expected="rows and columns", actual=f"shape {brief(matrix.shape)}"
+            "not a matrix", where=subject, expected="rows and columns", actual=f"shape {brief(matrix.shape)}"
         ) from None
     shape = rows, columns
     check_extent(shape, subject)
@@ -135,7 +135,7 @@ def sound_arrays(arrays: Sequence[Any], shape: tuple[int, int], subject: str) ->
     try:
         data, indices, offsets = (np.asarray(array) for array in arrays)
     except (TypeError, ValueError) as error:
-        raise ReproErrorOfValue("these are no arrays of CSR", where=subject, actual=error) from None
+        raise ReproErrorOfValue("not CSR arrays", where=subject, actual=error) from None
     for name, array in zip(names, (data, indices, offsets), strict=True):
         _check_axes(array, 1, f"{subject}: {name}")
     columns, ends = _whole(indices), _whole(offsets)
@@ -147,17 +147,15 @@ def sound_arrays(arrays: Sequence[Any], shape: tuple[int, int], subject: str) ->
 def check_extent(shape: Any, subject: str, max_rows: int = MAX_DIMENSION) -> None:
     """Raise `ReproError` for a shape without two dimensions, or with too many rows or columns."""
     if len(shape) != 2:
-        raise ReproErrorOfValue(
-            "this is no matrix", where=subject, expected="rows and columns", actual=f"shape {shape}"
-        )
+        raise ReproErrorOfValue("not a matrix", where=subject, expected="rows and columns", actual=f"shape {shape}")
     for count, limit, name in zip(shape, (max_rows, MAX_DIMENSION), ("rows", "columns"), strict=True):
         if not 0 <= count <= limit:
             raise ReproErrorOfValue(
-                f"the matrix has more {name} than can be told apart" if count > 0 else "the matrix has a negative size",
+                f"the matrix has too many {name}" if count > 0 else "the matrix has a negative size",
                 where=subject,
                 expected=f"at most {limit:,} {name}",
                 actual=f"{count:,}",
-                todo=f"leave {name} without entries out, and number the others anew" if count > 0 else None,
+                todo=f"remove empty {name} and renumber the others" if count > 0 else None,
             )
 
 
@@ -339,9 +337,7 @@ def _shape(matrix: Any) -> tuple[int, int]:
 def _values(matrix: Any, subject: str, axes: int = 1) -> NDArray[Any]:
     values = _plain(getattr(matrix, "data", None), f"{subject}: data", axes)
     if values.dtype.kind not in "biufc":
-        raise ReproErrorOfValue(
-            "these are no numbers", where=f"{subject}: data", expected="numbers", actual=values.dtype
-        )
+        raise ReproErrorOfValue("not numbers", where=f"{subject}: data", expected="numbers", actual=values.dtype)
     return values.astype(np.float64) if values.dtype == np.float16 else values  # SciPy has no float16
 
 
@@ -411,7 +407,7 @@ def as_problem(matrix: Any, entry: str | None, precision: str | None) -> tuple[M
     check_words(entry, precision)
     if isinstance(matrix, Matrix):
         if entry not in (None, matrix.entry):
-            raise ReproErrorOfValue("the problem has another entry", expected=matrix.entry, actual=entry)
+            raise ReproErrorOfValue("the problem has a different entry", expected=matrix.entry, actual=entry)
         problem, working_precision = matrix.validate().require_entries(), precision or "double"
     else:
         problem, working_precision = _problem_of_scipy(sound(matrix, "matrix"), entry, precision)
@@ -492,9 +488,8 @@ def precision_of(dtype: DTypeLike) -> str:
         for name, dtype_of_name in DTYPES.items():
             if requested == np.dtype(dtype_of_name):
                 return name
-    raise ReproErrorOfValue(
-        "a matrix cannot be of that dtype", where="dtype", expected="float32 or float64", actual=dtype
-    )
+    todo = "pass the shape as a tuple, `(rows, columns)`" if isinstance(dtype, int) else None
+    raise ReproErrorOfValue("unsupported dtype", where="dtype", expected="float32 or float64", actual=dtype, todo=todo)
 
 
 def precision_of_values(dtype: np.dtype[Any]) -> str:

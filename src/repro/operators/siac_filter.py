@@ -57,7 +57,7 @@ def as_triangulation(mesh: Any) -> tuple[Triangulation, Flags | None]:
         vertices, cells = _numbers(mesh[0], "the vertices"), _array(mesh[1], "the triangles")
     else:
         raise ReproErrorOfType(
-            "this is no mesh",
+            "not a mesh",
             where="mesh",
             expected="vertices and triangles, a mesh of meshio, or a Field",
             actual=type(mesh).__name__,
@@ -70,19 +70,19 @@ def _of_meshio(mesh: Any) -> tuple[Floats, NDArray[Any]]:
     cells, points = mesh.cells_dict, _numbers(mesh.points, "the vertices")
     if not isinstance(cells, Mapping) or points.ndim != 2 or points.shape[1] not in (2, 3):
         raise ReproErrorOfValue(
-            "this is no mesh of meshio",
+            "not a mesh of meshio",
             where="mesh",
-            expected="points (v, 2) or (v, 3), and cells by their kind",
+            expected="points (v, 2) or (v, 3), and a dictionary of cells",
             actual=f"{points.shape}, and {type(cells).__name__}",
         )
     kinds = set(cells) - set(WITHOUT_AREA)
     if kinds != {"triangle"}:
         raise ReproErrorOfValue(
-            "the mesh is not of triangles alone", where="mesh", expected="triangle", actual=", ".join(sorted(kinds))
+            "the mesh has other cells", where="mesh", expected="triangle", actual=", ".join(sorted(kinds))
         )
     if len(points) and points.shape[1] == 3 and np.ptp(points[:, 2]) != 0:
         raise ReproErrorOfValue(
-            "the mesh is not in a plane", where="mesh", expected="one z", actual=np.ptp(points[:, 2])
+            "the mesh is not in a plane", where="mesh", expected="equal z coordinates", actual=np.ptp(points[:, 2])
         )
     return points[:, :2], _array(cells["triangle"], "the triangles")
 
@@ -93,11 +93,11 @@ def as_polynomials(mesh: Any, degree: int | None, basis: str | None) -> tuple[in
         for attribute, argument, stated in (("degree", degree, mesh.degree), ("basis", basis, mesh.basis)):
             if argument not in (None, stated):
                 raise ReproErrorOfValue(
-                    f"the field has another {attribute}", where=attribute, expected=stated, actual=argument
+                    f"the field has a different {attribute}", where=attribute, expected=stated, actual=argument
                 )
         degree, basis = mesh.degree, mesh.basis
     elif degree is None:
-        raise ReproErrorOfValue("the degree is not given", where="degree", expected="that of the field's polynomials")
+        raise ReproErrorOfValue("no degree was given", where="degree", expected="that of the field's polynomials")
     basis = "dubiner" if basis is None else basis
     one_of(basis, "basis", tuple(BASES))
     return whole_number(degree, "degree", DEGREES[0], DEGREES[-1]), basis
@@ -127,7 +127,7 @@ def as_orders(derivative: Any) -> tuple[int, int]:
         along_x, along_y = derivative
     except (TypeError, ValueError):
         raise ReproErrorOfValue(
-            "this is no derivative", where="derivative", expected="its orders along x and y", actual=brief(derivative)
+            "not a derivative", where="derivative", expected="its orders along x and y", actual=brief(derivative)
         ) from None
     along = [whole_number(order, "derivative", 0, DEGREES[-1]) for order in (along_x, along_y)]
     return along[0], along[1]
@@ -136,7 +136,7 @@ def as_orders(derivative: Any) -> tuple[int, int]:
 def _numbers(array: Any, subject: str) -> Floats:
     numbers = _array(array, subject)
     if numbers.dtype.kind not in "fiu":
-        raise ReproErrorOfValue("these are no real numbers", where=subject, actual=numbers.dtype)
+        raise ReproErrorOfValue("not real numbers", where=subject, actual=numbers.dtype)
     return cast(numbers, np.float64, subject)
 
 
@@ -144,7 +144,7 @@ def _array(array: Any, subject: str) -> NDArray[Any]:
     try:
         return np.asarray(array)
     except ValueError as error:
-        raise ReproErrorOfValue("this is no array", where=subject, actual=error) from None
+        raise ReproErrorOfValue("not an array", where=subject, actual=error) from None
 
 
 #: `matrix="auto"` makes a matrix if it takes at most this share of free device memory; fields need the remainder.
@@ -213,14 +213,14 @@ def siac(
         A stencil meets so many triangles that filtering takes long, as when one long edge makes h large.
     """
     if not isinstance(matrix, bool | int | np.bool_ | str) or matrix not in (True, False, "auto"):
-        raise ReproErrorOfValue("unknown wish", where="matrix", expected="True, False or 'auto'", actual=brief(matrix))
+        raise ReproErrorOfValue("unknown value", where="matrix", expected="True, False or 'auto'", actual=brief(matrix))
     with argument_errors():
         triangles, clockwise = as_triangulation(mesh)
         degree, basis = as_polynomials(mesh, degree, basis)
         given_points = None if points is None else as_points(points, triangles)
         all_points = evaluation_points(triangles, degree) if given_points is None else given_points
     if not len(all_points):
-        raise ReproErrorOfValue("there are no points to filter at", where="points", expected="(n, 2), at least one")
+        raise ReproErrorOfValue("no points were given", where="points", expected="(n, 2), at least one")
     for items, count in (("points", len(all_points)), ("triangles", len(triangles.triangles))):
         whole_number(count, f"number of {items}", 1, MAX_COUNT)
     with argument_errors():
@@ -309,7 +309,7 @@ class SiacFilter(DeviceOperator, Closeable):
         shape = described(X)[1]
         if len(shape) != 2 or shape[0] != columns:
             raise ReproErrorOfValue(
-                "these are no modes of the fields", where="X", expected=f"({columns}, fields)", actual=shape
+                "the modes do not match the fields", where="X", expected=f"({columns}, fields)", actual=shape
             )
         x_view = self._runtime.view(X, "X", self.dtype, columns * shape[1], self.dtype.itemsize)
         result = self._runtime.empty((rows, shape[1]), self.dtype)
@@ -328,7 +328,7 @@ class SiacFilter(DeviceOperator, Closeable):
         with self._ordered():
             self._require_open()
             if not isinstance(self._filter, FilterMatrix):
-                raise ReproError("the filter is no matrix", actual=self.kind, todo="make it by repro.siac(matrix=True)")
+                raise ReproError("the filter is not a matrix", actual=self.kind, todo="use repro.siac(matrix=True)")
             return self._filter.download()
 
     def close(self) -> None:
@@ -366,19 +366,19 @@ class SiacFilter(DeviceOperator, Closeable):
         if array.ndim and (array.ndim > 2 or array.shape[0] != columns):
             modes = mode_count(self.degree, 2)
             raise LengthError(
-                "these are no modes of the field",
+                "the modes do not match the field",
                 where="modes",
                 expected=f"({columns},), {modes} of each of {columns // modes} triangles, or ({columns}, fields)",
                 actual=array.shape,
-                todo="flatten modes (triangles, m) by `reshape(-1)`",
+                todo="flatten modes (triangles, m) with `reshape(-1)`",
             )
         if array.dtype.kind not in "fiub":
             todo = "filter real and imaginary parts as two fields" if array.dtype.kind == "c" else None
-            raise ReproErrorOfValue("the modes are no real numbers", where="modes", actual=array.dtype, todo=todo)
+            raise ReproErrorOfValue("the modes are not real numbers", where="modes", actual=array.dtype, todo=todo)
 
     def _require_open(self) -> None:
         if self.closed:
-            raise ReproError("the filter is closed", todo="make a new one by repro.siac")
+            raise ReproError("the filter is closed", todo="create a new one with repro.siac")
 
     def __repr__(self) -> str:
         size = "x".join(map(str, self.shape))
@@ -430,7 +430,7 @@ def _made_local(
     """Return the filter with one h per point; `stack` frees its memory."""
     if matrix is True:
         raise ReproErrorOfValue(
-            "the filter is made a matrix only with one h, since its rows are integrated by contours",
+            "the filter can be a matrix only for a constant h, since its rows are contour integrals",
             where="scale",
             expected="the same h at all points",
             actual=f"{scales.min():.6g} to {scales.max():.6g}",
@@ -444,7 +444,7 @@ def _uses_matrix(runtime: Runtime, stencil: Stencil, size: MatrixSize, matrix: b
     free = runtime.device.free_bytes()
     if matrix is True and size.nbytes > free:
         raise ReproError(
-            "the filter's matrix does not fit into the device",
+            "the filter's matrix does not fit on the device",
             where=runtime.device.name,
             expected=f"{free:,} bytes at most, which are free",
             actual=f"{size.nbytes:,} bytes: {size.pairs:,} triangles at {size.points:,} points",

@@ -129,7 +129,7 @@ class ProductPlan(Closeable):
             into `out` or into a CuPy matrix, do not wait for the device, and so do not check sums.
         """
         if not self._release.alive:
-            raise ReproError("the plan is closed", todo="make another by repro.spgemm(A, B, plan=True)")
+            raise ReproError("the plan is closed", todo="create another with repro.spgemm(A, B, plan=True)")
         if (
             self._call is not None
             and (product := self._refill_on_stream(self._call, a_values, b_values, out)) is not None
@@ -137,11 +137,11 @@ class ProductPlan(Closeable):
             return product
         if out is not None and self._destinations.unplanned:
             raise ReproError(
-                "some rows have no destinations, and may change the order of their columns",
+                "the plan has no destinations for some rows, so their columns may change order",
                 where="out",
                 expected="rows of C with up to 2,048 entries, each of a row of A and rows of B within a plan's limits",
                 actual=f"{self._destinations.unplanned:,} longer rows",
-                todo="leave `out` out",
+                todo="omit `out`",
             )
         dtype = self._c.dtype
         factors = {"a_values": (self._factors.a, a_values), "b_values": (self._factors.b, b_values)}
@@ -200,10 +200,11 @@ class ProductPlan(Closeable):
         array = host_array(values, subject)
         if array.shape != (count,) or array.dtype.kind not in "fiub":
             raise ReproErrorOfValue(
-                "these are no values of the matrix",
+                "not the values of the matrix",
                 where=subject,
-                expected=f"{count:,} real numbers, as it has entries",
+                expected=f"{count:,} real numbers, one for each entry",
                 actual=f"{array.dtype} of shape {array.shape}",
+                todo=f"pass its values: {subject}=matrix.data" if hasattr(values, "indptr") else None,
             )
         todo = "scale them, or make a plan for matrices in float64"
         return np.ascontiguousarray(cast(array, storage.dtype, subject, todo, as_vector=True))
@@ -263,7 +264,7 @@ class ProductPlan(Closeable):
         self._release()
 
     def __reduce__(self) -> NoReturn:
-        raise copy_refusal(self, "make another by repro.spgemm(A, B, plan=True)")
+        raise copy_refusal(self, "create another with repro.spgemm(A, B, plan=True)")
 
     def __repr__(self) -> str:
         rows, columns = self.shape
@@ -327,7 +328,9 @@ def spgemm(
     one_of(format, "format", ("csr", "dynamic"))
     sort, plan = yes_or_no(sort, "sort"), yes_or_no(plan, "plan")
     if sort and format == "dynamic":
-        raise ReproErrorOfValue("rows of a matrix that grows have no order", where="sort", expected=False, actual=True)
+        raise ReproErrorOfValue(
+            "the rows of a growing matrix are not sorted", where="sort", expected=False, actual=True
+        )
     if not plan and format == "csr" and (in_place := multiply_in_place(a, b, device, sort)) is not None:
         return in_place
     operands = _operand(a, "a"), _operand(b, "b")
@@ -366,9 +369,7 @@ def spgemm(
 def _refuse_plan(sort: bool, format: str, operands: Sequence[Operand]) -> None:
     for operand in operands:
         if isinstance(operand.matrix, DynamicCSR):
-            raise ReproErrorOfValue(
-                "a matrix that grows keeps no pattern that a plan could be for", where=operand.subject
-            )
+            raise ReproErrorOfValue("a growing matrix has no fixed pattern to plan for", where=operand.subject)
     if sort or format != "csr":
         raise ReproErrorOfValue(
             "a product with a plan is CSR, its columns in the order in which they were computed",
@@ -388,7 +389,7 @@ def _overflow_error(product: sp.csr_array) -> ReproError:
     bad = np.flatnonzero(~np.isfinite(product.data))
     row = int(np.searchsorted(product.indptr, bad[0], side="right")) - 1
     return ReproErrorOfValue(
-        f"sums of the product are too large for {product.dtype}",
+        f"sums in the product are out of range for {product.dtype}",
         where=f"row {row}, column {product.indices[bad[0]]}, the first of {bad.size}",
         expected=f"numbers up to {np.finfo(product.dtype).max:.3g}",
         actual=product.data[bad[0]],
@@ -410,11 +411,11 @@ class Operand:
         if isinstance(self.matrix, DynamicCSR):
             if self.precision != precision:
                 raise ReproErrorOfValue(
-                    "a matrix that grows has another dtype than the product",
+                    "a growing matrix has a different dtype from the product",
                     where=self.subject,
                     expected=np.dtype(DTYPES[precision]),
                     actual=self.matrix.dtype,
-                    todo="make the other operand float32",
+                    todo="convert the other operand to float32",
                 )
             with self.matrix.lent() as storage:
                 yield storage
@@ -434,7 +435,7 @@ def _operand(matrix: Any, subject: str) -> Operand:
         return Operand(matrix, precision_of(matrix.dtype), subject)
     if is_from_module(matrix, "torch") and matrix.is_cuda:
         raise ReproErrorOfType(
-            "a tensor on a GPU can only be multiplied where both lie",
+            "tensors on a GPU must be multiplied on that GPU",
             where=subject,
             expected="two sparse_csr on one GPU, both float32 or both float64, of shapes that fit, and no plan",
             actual=f"{matrix.layout}, {matrix.dtype} on {matrix.device}, of shape {tuple(matrix.shape)}",
@@ -456,7 +457,7 @@ def _common_runtime(device: str, operands: Sequence[Operand]) -> Runtime:
     for operand in grown:
         if operand.matrix.runtime is not runtime:
             raise ReproErrorOfValue(
-                "the matrix lies on another device",
+                "the matrix is on a different device",
                 where=operand.subject,
                 expected=runtime.device.name,
                 actual=operand.matrix.device_name,
@@ -499,7 +500,7 @@ class StoredPattern:
             matrix = canonical(matrix)
             if not self._has_arrays(matrix):
                 raise ReproErrorOfValue(
-                    "the matrix has another pattern",
+                    "the matrix has a different pattern",
                     where="A",
                     expected=f"entries in the {len(self._columns):,} places of the matrix that was set up, 0 or not",
                     actual=f"{matrix.shape[0]} x {matrix.shape[1]} with {matrix.nnz:,} entries, not all of them there",

@@ -211,7 +211,7 @@ class SpmvOperator(DeviceOperator, Closeable):
             return self._matmat_on_device(X, out, stream)
         if out is not None:
             raise ReproErrorOfType(
-                "the product of several vectors on the host is a new array", where="out", todo="leave `out` out"
+                "the product of several vectors on the host is always a new array", where="out", todo="omit `out`"
             )
         return super().matmat(X)
 
@@ -244,18 +244,20 @@ class SpmvOperator(DeviceOperator, Closeable):
         rows, columns = self.shape
         shape = shape_of(X)
         if len(shape) != 2 or shape[0] != columns:
-            raise LengthError("X has another shape", where="X", expected=f"({columns}, vectors)", actual=shape)
+            raise LengthError("X has the wrong shape", where="X", expected=f"({columns}, vectors)", actual=shape)
         y_shape = (rows, shape[1])
         if out is not None and (not is_on_device(out) or shape_of(out) != y_shape):
             actual = shape_of(out) if is_on_device(out) else "an array on the host"
-            raise LengthError("out has another shape", where="out", expected=f"{y_shape}, on the device", actual=actual)
+            raise LengthError(
+                "out has the wrong shape", where="out", expected=f"{y_shape} on the device", actual=actual
+            )
         if shape[1] == 1:
             return self.matvec(X, out, stream=stream)
         if not self._open().takes_columns:
             raise ReproErrorOfValue(
-                "this variant multiplies several vectors on the device one after the other only",
+                "this variant cannot multiply several vectors on the device",
                 where=self.name,
-                todo="multiply each by `matvec`, bring them to the host, or name a variant in natural order without "
+                todo="multiply each with `matvec`, copy them to the host, or name a variant in natural order without "
                 'pairs, such as "default"',
             )
         library = self._runtime.libraries[type(X)]
@@ -303,11 +305,11 @@ class SpmvOperator(DeviceOperator, Closeable):
         size = math.prod(shape_of(X))
         if not row_major and size > MAX_INDEX:
             raise ReproErrorOfValue(
-                "a column-major matrix is too large for 32-bit distances",
+                "a column-major matrix is too large for 32-bit strides",
                 where=subject,
                 expected=f"at most {MAX_INDEX:,} numbers",
                 actual=f"{size:,}",
-                todo="give a row-major one",
+                todo="pass a row-major matrix",
             )
         rows = X if row_major else X.T
         view = self._runtime.view(rows, subject, self.dtype, size, self.dtype.itemsize, write, stream)
@@ -561,7 +563,7 @@ class SpmvOperator(DeviceOperator, Closeable):
 
     def _open(self) -> Product:
         if self._product is None:
-            raise ReproError("the operator is closed", where=repr(self), todo="make a new one")
+            raise ReproError("the operator is closed", where=repr(self), todo="create a new one")
         return self._product
 
     def _require_open(self) -> None:

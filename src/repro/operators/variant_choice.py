@@ -77,11 +77,7 @@ def find_variant(
     if tuned == "default":
         return default_variant(matrix.entry, precision, matrix.rows, target)
     if near := nearest(tuned, ("default", "now")):
-        raise ReproErrorOfValue(
-            "unknown choice of a kernel",
-            expected=CHOICES,
-            actual=f"{tuned}; did you mean {near}?",
-        )
+        raise ReproErrorOfValue("unknown choice of a kernel", expected=CHOICES, actual=f"{tuned}; did you mean {near}?")
     if ":" in tuned:
         campaign, _, name = tuned.partition(":")
         choice = find_campaign_choice(
@@ -89,11 +85,11 @@ def find_variant(
         )
         if choice.entry != matrix.entry:
             raise ReproErrorOfValue(
-                "the campaign's problem has another entry",
+                "the campaign's problem has a different entry",
                 where=tuned,
                 expected=matrix.entry,
                 actual=choice.entry,
-                todo="name a problem like this matrix",
+                todo="name a problem with the entry of this matrix",
             )
         tuned = choice.name
     elif tuned in ROUTINES:

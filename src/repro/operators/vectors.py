@@ -81,7 +81,7 @@ class Vectors:
         host_array = np.asarray(host)
         expected = self.n * self.kind.numbers
         if host_array.size != expected:
-            raise ReproErrorOfValue("a vector has another size", expected=expected, actual=host_array.size)
+            raise ReproErrorOfValue("a vector has the wrong size", expected=expected, actual=host_array.size)
         members = self.kind.members(host_array, "vector")
         members_in_order = members if self._rows is None else members[self._rows]
         return self.runtime.put(pack_vector(members_in_order, self.order).view(self.dtype))

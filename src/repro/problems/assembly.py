@@ -218,7 +218,7 @@ def _values_per_face(rho: ArrayLike, count: int) -> Floats:
     face_values = np.asarray(rho, dtype=np.float64)
     if face_values.shape not in ((), (count,)):
         raise ReproError(
-            "rho does not fit the mesh", expected=f"one number, or one a face ({count})", actual=face_values.shape
+            "rho does not match the mesh", expected=f"one number, or one per face ({count})", actual=face_values.shape
         )
     if not np.isfinite(face_values).all():
         raise ReproError("rho is not finite", expected="finite numbers")
@@ -261,7 +261,7 @@ def assemble_helmholtz(
             mesh, element = MeshTri(*arrays), ElementTriP1()
         case shape:
             raise ReproError(
-                "vertices and elements do not fit together",
+                "vertices and elements do not match",
                 expected="tetrahedra in space or triangles in the plane",
                 actual=f"{shape[0]} coordinates, {shape[1]} vertices an element",
             )
@@ -333,7 +333,7 @@ def unfold(assembled: Assembled, entry: str) -> Assembled:
     shape = (k * assembled.n, k * (assembled.n if assembled.columns is None else assembled.columns))
     if len(assembled.indices) * k**2 >= 2**31:
         raise ReproError(
-            "the matrix written out is too large for 32-bit indices",
+            "the expanded matrix is too large for 32-bit indices",
             expected=f"fewer than {2**31 // k**2} entries of {entry}",
             actual=len(assembled.indices),
         )
@@ -353,11 +353,11 @@ def _refuse_values(
     unequal_entries = np.flatnonzero(data != 1)
     if unequal_entries.size:
         raise ReproError(
-            "the matrix is no pattern",
+            "the matrix is not a pattern",
             where=where,
-            expected="ones alone for the entry pattern",
-            actual=f"{unequal_entries.size} of {len(data)} values are others, the first {data[unequal_entries[0]]:g}",
-            todo="give the problem `entry: real`",
+            expected="only ones for the entry pattern",
+            actual=f"{unequal_entries.size} of {len(data)} values differ, the first is {data[unequal_entries[0]]:g}",
+            todo="set `entry: real` for the problem",
         )
     return np.empty((len(data), 0))
 
@@ -381,11 +381,11 @@ def _members(
     if deviating.size:
         row = int(np.searchsorted(blocks.indptr, deviating[0], side="right")) - 1
         raise ReproError(
-            f"the matrix is no {name} matrix",
+            f"the matrix is not a {name} matrix",
             where=f"{where}, first at block row {row}, block column {blocks.indices[deviating[0]]} (counted from 0)",
             expected=f"{entry.size} x {entry.size} blocks {_spell(form, entry.members)}",
-            actual=f"{deviating.size} of {len(data)} blocks of another form, the first {data[deviating[0]].tolist()}",
-            todo="give the problem `entry: real`",
+            actual=f"{deviating.size} of {len(data)} blocks differ, the first is {data[deviating[0]].tolist()}",
+            todo="set `entry: real` for the problem",
         )
     return members
 
@@ -431,15 +431,15 @@ def fixed_vertices(vertices: Floats, fixed: Sequence[Fixed], groups: Mapping[str
         if not support_mask.any():
             low, high = (tuple(map(float, ends)) for ends in (vertices.min(axis=0), vertices.max(axis=0)))
             raise ReproError(
-                "no vertex of the mesh is where it is to be fixed",
+                "no vertex of the mesh is at the fixed place",
                 where=path,
                 expected=f"a place in the mesh, which reaches from {low} to {high}",
                 actual=support.model_dump(exclude_none=True),
-                todo="correct `fixed:` of the problem",
+                todo="correct the problem's `fixed:`",
             )
         is_fixed |= support_mask
     if is_fixed.all():
-        raise ReproError("all vertices of the mesh are fixed", where=path, todo="correct `fixed:` of the problem")
+        raise ReproError("all vertices of the mesh are fixed", where=path, todo="correct the problem's `fixed:`")
     return is_fixed
 
 

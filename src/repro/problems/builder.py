@@ -111,7 +111,7 @@ def mesh_of(item: ProblemSpec | OwnProblem, config: Config) -> Found[MeshFile]:
         case Recipe():
             return obtain_recipe(item, config.fetch, Path(config.registry))
     raise ReproError(
-        "the problem has no mesh of its own",
+        "the problem has no mesh",
         where=own_name(item) if isinstance(item, OwnProblem) else item.name,
         expected="a registered problem of source stanford, tetmesh or recipe",
     )
@@ -131,12 +131,12 @@ def _field(item: ProblemSpec | OwnProblem, name: str, config: Config) -> Field:
             sha256 = mesh_checksum(field.vertices, field.cells)
             if item.checksum not in (None, sha256):
                 raise ReproError(
-                    "the generated mesh is another one than the registry's",
+                    "the generated mesh differs from the registry's",
                     where=f"{config.registry}: {name}",
                     expected=item.checksum,
                     actual=sha256,
-                    todo="other versions of NumPy and SciPy may draw or triangulate otherwise: take those that the "
-                    "results are compared with, or another `checksum`",
+                    todo="NumPy and SciPy may draw or triangulate differently in other versions: use the versions "
+                    "of the compared results, or change `checksum`",
                 )
             state = "pinned" if item.checksum else "unpinned"
             origin = {
@@ -223,7 +223,7 @@ def _assemble_generated(item: Generated, config: Config) -> BuildResult:
     if kind is not None:
         if kind.entry != item.entry:
             raise ReproError(
-                "the kind of generated problem has another entry",
+                "this kind of generated problem has a different entry",
                 where=f"{config.registry}: {item.name}",
                 expected=f"entry: {kind.entry}",
                 actual=f"entry: {item.entry}",
@@ -262,11 +262,11 @@ def _check_size(item: ProblemSpec, assembled: Assembled) -> None:
         allowed = tolerance * published if item.is_rebuilt else 0
         if abs(actual - published) > allowed:
             raise ReproError(
-                "the matrix is of another size than published",
+                "the size of the matrix differs from the published one",
                 where=item.name,
                 expected=f"{published} {items}" + (f" within {tolerance:.0%}" if item.is_rebuilt else ""),
                 actual=f"{actual} {items}",
-                todo="the input is another one than the papers': delete it and fetch it again"
+                todo="the input differs from the papers': delete it and fetch it again"
                 if not item.is_rebuilt
-                else "a newer meshing package may cut differently: try the versions in pyproject.toml",
+                else "newer meshing packages may mesh differently: try the versions in pyproject.toml",
             )

@@ -22,6 +22,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Generic, TypeVar
@@ -109,7 +110,7 @@ def _proxy_value(url: str) -> str | None:
 
 log = logging.getLogger(__name__)
 CHUNK = 1 << 16
-TOO_MANY_REQUESTS, SERVER_ERROR = 429, 500
+OK, PARTIAL, RANGE_NOT_SATISFIABLE, TOO_MANY_REQUESTS, SERVER_ERROR = 200, 206, 416, 429, 500
 
 
 class Refused(Exception):
@@ -117,18 +118,29 @@ class Refused(Exception):
 
 
 class _Limited:
-    """A file that raises an error after too many bytes, or after the download was abandoned."""
+    """A file that raises an error after too many bytes, or after the download was abandoned. It keeps what arrived, so
+    that the next request can ask for the rest.
+    """
 
     def __init__(self, file: IO[bytes], fetch_settings: Fetch) -> None:
         self.given_up = False
+        #: Seconds after which the server wants to be asked again.
+        self.pause = 0.0
         self._file = file
         self._left = fetch_settings.max_bytes
         self._settings = fetch_settings
+        self._version: str | None = None
+
+    def headers(self) -> dict[str, str]:
+        """Return the headers of a request: for the rest of the file, if the server can tell whether it changed."""
+        size = self._file.tell()
+        rest = {"Range": f"bytes={size}-", "If-Range": self._version} if size and self._version else {}
+        return {"Accept-Encoding": "identity", **rest}
 
     def write(self, chunk: bytes) -> None:
         """Write a chunk and check the size, since a server may send endless or compressed data."""
         if self.given_up:
-            raise Refused("given up")
+            raise Refused("the download was abandoned")
         self._left -= len(chunk)
         if self._left < 0:
             raise _too_large(self._settings)
@@ -138,14 +150,30 @@ class _Limited:
         """Do nothing; the file is flushed when it is closed."""
 
     def check(self, answer: requests.Response, **_: Any) -> None:
-        """Reject a response whose stated length exceeds the limit."""
+        """Reject a response whose stated length exceeds the limit; begin anew unless it continues the file."""
+        from urllib3.exceptions import HTTPError  # slow to import
+        from urllib3.util import Retry
+
         if answer.is_redirect:
             answer.close()  # otherwise the package requests reads the body of a redirect, which may be endless
             return
+        with suppress(ValueError, HTTPError):  # a malformed header is ignored
+            self.pause = Retry().parse_retry_after(answer.headers.get("Retry-After", "0"))
+        size = self._file.tell()
+        continues = answer.headers.get("Content-Range", "").startswith(f"bytes {size}-")
+        if answer.status_code == PARTIAL and not continues:
+            raise Refused("malformed answer: Content-Range is not the range that was asked for")
+        if answer.status_code in (OK, RANGE_NOT_SATISFIABLE):
+            if size:
+                self._file.seek(0)
+                self._file.truncate()
+            self._left = self._settings.max_bytes
+            tag = answer.headers.get("ETag", "W/")
+            self._version = answer.headers.get("Last-Modified") if tag.startswith("W/") else tag
         length = answer.headers.get("Content-Length", "0").strip()
         if not (length.isascii() and length.isdigit()):
             raise Refused(f"malformed answer: Content-Length {length[:40]!r}")
-        if int(length) > self._settings.max_bytes:
+        if int(length) > self._left:
             raise _too_large(self._settings, f", it would be {int(length):,}")
 
 
@@ -163,52 +191,42 @@ def download(url: str, target: Path, fetch_settings: Fetch) -> None:
     OSError
         The file cannot be written.
     """
+    import pooch
+
     import_module("requests")  # slow import, outside of the timeout
     end = time.monotonic() + fetch_settings.max_seconds
-    reason = ""
-    for attempt in range(fetch_settings.retries + 1):
-        if attempt:
-            pause = min(0.25 * 2**attempt, 8)
-            if time.monotonic() + pause >= end:
-                break
-            time.sleep(pause)
-            log.info("trying %s again (%s)", url, reason)
-        else:
-            log.info("downloading %s", url)
-        failure, may_help = _attempt(url, target, fetch_settings, end - time.monotonic())
-        if failure is None:
-            return
-        reason = failure
-        if not may_help:
-            break
-    raise Refused(reason)
-
-
-def _attempt(url: str, target: Path, fetch_settings: Fetch, seconds: float) -> tuple[str | None, bool]:
-    """Try to download once; return the reason of a failure (None: success) and whether a retry may help."""
-    import pooch  # slow to import
-
+    reason, pause = "", 0.0
     with target.open("wb") as file:
         limited_file = _Limited(file, fetch_settings)
-        downloader = pooch.HTTPDownloader(
-            # Progress bars are for terminals; log files get lines instead.
-            progressbar=sys.stderr.isatty(),
-            chunk_size=CHUNK,
-            timeout=fetch_settings.timeout,
-            headers={"Accept-Encoding": "identity"},
-            hooks={"response": limited_file.check},
-        )
-        try:
-            if _finishes_in_time(seconds, lambda: downloader(url, limited_file, None)):
-                return None, False
-        except Exception as error:
-            if reason := _lasting_reason(error, url):
-                return reason, False
-            if reason := _passing_reason(error, url, fetch_settings):
-                return reason, True
-            raise
-        limited_file.given_up = True
-    return f"not done in {fetch_settings.max_seconds:g} s (fetch.max_seconds)", False
+        for attempt in range(fetch_settings.retries + 1):
+            if time.monotonic() + pause >= end:
+                reason += f"; the server asks to wait {pause:,.0f} s" * (limited_file.pause > 0)
+                break
+            time.sleep(pause)
+            log.info("%s %s%s", "trying" if attempt else "downloading", url, f" again ({reason})" * (attempt > 0))
+            downloader = pooch.HTTPDownloader(
+                # Progress bars are for terminals; log files get lines instead.
+                progressbar=sys.stderr.isatty(),
+                chunk_size=CHUNK,
+                timeout=fetch_settings.timeout,
+                headers=limited_file.headers(),
+                hooks={"response": limited_file.check},
+            )
+            try:
+                if _finishes_in_time(end - time.monotonic(), partial(downloader, url, limited_file, None)):
+                    return
+            except Exception as error:
+                if lasting_reason := _lasting_reason(error, url):
+                    raise Refused(lasting_reason) from error
+                if not (passing_reason := _passing_reason(error, url, fetch_settings)):
+                    raise
+                reason = passing_reason
+            else:
+                limited_file.given_up = True
+                reason = f"not done in {fetch_settings.max_seconds:g} s (fetch.max_seconds)"
+                break
+            pause = max(min(0.5 * 2**attempt, 8), limited_file.pause)
+    raise Refused(reason)
 
 
 def _finishes_in_time(seconds: float, work: Callable[[], None]) -> bool:
@@ -244,7 +262,10 @@ def _lasting_reason(error: Exception, url: str) -> str | None:
         case Refused():
             reason = str(error)
         case requests.HTTPError(response=answer) if answer is not None:
-            passing = answer.status_code >= SERVER_ERROR or answer.status_code == TOO_MANY_REQUESTS
+            passing = answer.status_code >= SERVER_ERROR or answer.status_code in (
+                RANGE_NOT_SATISFIABLE,
+                TOO_MANY_REQUESTS,
+            )
             reason = None if passing else f"HTTP {answer.status_code} {answer.reason}"
         case requests.TooManyRedirects():
             reason = f"it leads in a circle: {error}"
@@ -304,7 +325,7 @@ def check_unpacked(path: Path, fetch_settings: Fetch) -> None:
                 remaining -= len(chunk)
                 if remaining < 0:
                     raise ReproError(
-                        "the file is too large once it is unpacked",
+                        "the unpacked file is too large",
                         where=path,
                         expected=f"at most {fetch_settings.max_bytes:,} bytes (fetch.max_bytes)",
                         actual=f"more, from {path.stat().st_size:,}",
@@ -516,7 +537,7 @@ def check_mirrors(fetch_settings: Fetch) -> None:
         location = os.environ.get(variable[1:], "")
         if "://" not in location and not Path(location or "/dev/null").is_dir():
             raise ReproError(
-                f"the configuration needs a mirror, and {variable[1:]} names none",
+                f"the configuration needs a mirror, but {variable[1:]} is not set",
                 where="fetch.mirrors",
                 expected="a folder or a URL with the input files",
                 actual=location or "the variable is not set",
@@ -599,7 +620,7 @@ def _download_all(
             "cannot write to the download folder",
             where=target,
             actual=error,
-            todo="make room and allow writing there, or set fetch.cache to another folder",
+            todo="free some space and allow writing there, or set fetch.cache to another folder",
         ) from None
     details = dict(address.details)
     update_record(cache, wanted_files.name, {"address": address.urls[0], "fetched_at": timestamp(), "details": details})

@@ -67,7 +67,7 @@ class Field(Problem):
         d, count = self.dimension, len(self.cells)
         if self.vertices.ndim != 2 or d not in DIMENSIONS:
             shape = self.vertices.shape
-            raise ReproError("the vertices do not fit", where=self.name, expected="(v, 2) or (v, 3)", actual=shape)
+            raise ReproError("the vertices have the wrong shape", where=self.name, expected="(v, 2 or 3)", actual=shape)
         if self.degree < 0:
             raise ReproError("the degree is negative", where=self.name, expected="0 or more", actual=self.degree)
         if not self.basis:

@@ -56,17 +56,17 @@ def locate(path: Path | str) -> Path:
         raise MissingFileError("no such file", path=path, actual=nearest_file(resolved)) from None
     except (OSError, ValueError, RuntimeError) as error:  # path too long, zero byte, or unknown user
         actual = error.strerror if isinstance(error, OSError) else error
-        raise ReproError("the path cannot be used", where=repr(str(path)), actual=actual) from None
+        raise ReproError("the path is invalid", where=repr(str(path)), actual=actual) from None
     if kind:
         raise ReproError(
-            "no file that can be read",
+            "not a readable file",
             where=path,
             expected="a regular file",
             actual=kind,
-            todo="name the file itself, or copy what the pipe or device gives into one",
+            todo="name the file itself, or copy the contents of the pipe or device to a file",
         )
     if not os.access(resolved, os.R_OK):
-        raise ReproError("the file may not be read", where=path, actual="no permission", todo="make it readable")
+        raise ReproError("no permission to read the file", where=path, actual="no permission", todo="make it readable")
     return resolved
 
 
@@ -74,10 +74,10 @@ def locate_own(path: Path | str) -> Path:
     """Like `locate`, but also raise `ReproError` for paths that Snakemake cannot use; for plan, workflow and build."""
     if set("{}") & set(str(path)):
         raise ReproError(
-            "the path cannot be used",
+            "the path is invalid",
             where=path,
-            expected="a path without braces, which the workflow takes for a wildcard",
-            todo="give the file another name, or link to it by one",
+            expected="a path without braces, which are wildcards in the workflow",
+            todo="rename the file, or make a link with another name",
         )
     return locate(path)
 
@@ -99,7 +99,7 @@ def limit_error(what: str, where: object, key: str, limit: float, actual: object
         where=where,
         expected=f"at most {limit:,.10g} {unit} ({key})",
         actual=f"{actual:,} {unit}" if isinstance(actual, int) else actual,
-        todo=f"if the file is meant to be so, raise {key} in the configuration",
+        todo=f"if the file is correct, raise {key} in the configuration",
     )
 
 
@@ -178,7 +178,7 @@ class _Bounded(io.RawIOBase):
 
 
 def _too_large(path: Path, key: str, max_bytes: int, actual: object) -> ReproError:
-    return limit_error("the file is too large once it is unpacked", path, key, max_bytes, actual, "bytes")
+    return limit_error("the unpacked file is too large", path, key, max_bytes, actual, "bytes")
 
 
 def _is_tar(block: bytes) -> bool:
@@ -214,21 +214,21 @@ def check_entry(entry: str, is_complex: bool, shape: tuple[int, int], where: obj
     """Raise `ReproError` for an entry type that does not match a matrix's kind of values or its shape."""
     if is_complex != (entry == "complex"):
         raise ReproError(
-            "the matrix does not fit the entry",
+            "the matrix does not match the entry",
             where=where,
             expected="complex values" if entry == "complex" else f"real values for the entry {entry}",
             actual="complex values" if is_complex else "real values",
-            todo="give the problem another `entry:`",
+            todo="change the problem's `entry:`",
         )
     k = 1 if entry in ("real", "complex", "pattern") else get_entry(entry).size
     for count, axis in zip(shape, ("rows", "columns"), strict=True):
         if count % k:
             raise ReproError(
-                f"the matrix cannot be folded into {k} x {k} blocks",
+                f"the matrix cannot be divided into {k} x {k} blocks",
                 where=where,
                 expected=f"a multiple of {k} {axis} for the entry {entry}",
                 actual=f"{count} {axis}",
-                todo="give the problem `entry: real`",
+                todo="set `entry: real` for the problem",
             )
 
 

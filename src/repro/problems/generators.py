@@ -165,10 +165,10 @@ def _place(occupied: NDArray[np.bool_], size: int, rng: np.random.Generator) -> 
             occupied[window] = True
             return corner
     raise ReproError(
-        "the hubs do not fit into the mesh",
-        expected="room for disjoint cubes of so many cells a side",
+        "the hubs do not fit in the mesh",
+        expected="room for disjoint cubes with these numbers of cells per side",
         actual=f"none left for one of {size} in {' × '.join(map(str, occupied.shape))} cells",
-        todo="ask for fewer or smaller hubs, or more cells",
+        todo="request fewer or smaller hubs, or more cells",
     )
 
 
@@ -236,7 +236,7 @@ def assemble_diffusion(
     """
     if DIMENSIONS[stencil] != len(points):
         raise ReproError(
-            "the stencil is for a grid of other dimensions",
+            "the stencil and the grid differ in dimension",
             where=f"{stencil} points",
             expected=f"{DIMENSIONS[stencil]} numbers of points",
             actual=len(points),

@@ -87,7 +87,7 @@ class Matrix(Problem):
         members = len(get_entry(self.entry).members)
         size = "{} x {}".format(*self.shape)
         if not all(isinstance(count, (int, np.integer)) for count in self.shape):
-            raise ReproError("the matrix has a size that is no whole number", where=self.name, actual=size)
+            raise ReproError("the size of the matrix is not an integer", where=self.name, actual=size)
         if min(self.shape) < 0:
             raise ReproError("the matrix has a negative size", where=self.name, actual=size)
         if max(self.shape) > MAX_DIMENSION:
@@ -127,7 +127,7 @@ class Matrix(Problem):
                 where=self.name,
                 expected="at least one that is not zero",
                 actual="{} x {}".format(*self.shape),
-                todo="leave it out, or correct what it is read or made from",
+                todo="remove it, or correct its source",
             )
         return self
 
@@ -140,7 +140,7 @@ class Matrix(Problem):
                 where=self.name,
                 expected="as many columns as rows",
                 actual="{} x {}".format(*self.shape),
-                todo="leave it out, or make it square: rows or columns of zeros will do",
+                todo="remove it, or make it square, for example with rows or columns of zeros",
             )
         return self
 
@@ -178,9 +178,9 @@ def draw_batches(matrix: Assembled, batch_settings: UpdateBatches, seed: int, wh
     is_empty = min(rows, columns) == 0 or (batch_settings.rows == "degree" and nonzeros == 0)
     if entries > MAX_ENTRIES or (is_empty and entries):
         raise ReproError(
-            "batches that cannot be drawn",
+            "the batches cannot be drawn",
             where=f"{where}: updates",
-            expected=f"at most {MAX_ENTRIES:,} entries, and a matrix that has places for them",
+            expected=f"at most {MAX_ENTRIES:,} entries, and a matrix with room for them",
             actual=f"{entries:,} entries, and a matrix of {rows:,} x {columns:,} with {nonzeros:,} non-zeros",
         )
     if batch_settings.rows == "degree":

@@ -134,9 +134,9 @@ def _check_size(
         raise ReproError(
             "the matrix is not square",
             where=where,
-            expected=f"as many columns as rows, since the file calls it {symmetry}",
+            expected=f"as many columns as rows, since the header says {symmetry}",
             actual=f"{n_rows} x {columns}",
-            todo="correct the header: call it general, or give the size that the matrix has",
+            todo="correct the header: declare the matrix general, or give its real size",
         )
     if max(n_rows, columns, stored_entries) > MAX_SIZE:
         raise ReproError(
@@ -192,11 +192,11 @@ def blocks(stream: BinaryIO, line: int, path: Path) -> Iterator[bytes]:
         end = block.rfind(b"\n") + 1
         if not end and len(remainder) + len(block) > BLOCK:
             raise ReproError(
-                "a line of the file has no end",
+                "a line of the file is too long",
                 where=path,
-                expected="an entry a line",
+                expected="one entry per line",
                 actual=f"{len(remainder) + len(block):,} bytes without a line feed",
-                todo="write the file anew",
+                todo="write the file again",
             )
         if end:
             yield remainder + block[:end]
@@ -332,15 +332,15 @@ def _whole(token: bytes, dtype: DTypeLike) -> float:
     number, limits = _integer(token), np.iinfo(dtype)
     if not limits.min <= number <= limits.max:
         raise _RefusedError(
-            "a number is not one of its field",
+            "a number does not match the field",
             f"a whole number from {limits.min:,} to {limits.max:,}",
-            "correct the number, or the field that the header names",
+            "correct the number, or the field in the header",
         )
     if number != (value := float(number)):
         raise _RefusedError(
             "a whole number has more digits than a double",
-            f"one that a double holds, as any to 2^53 = {2**53:,}: the nearest is {value:,.0f}",
-            "call the field real in the header, if the nearest double is right",
+            f"one that a double can hold, as all up to 2^53 = {2**53:,}; the nearest is {value:,.0f}",
+            "if the nearest double is right, declare the field real in the header",
         )
     return value
 
@@ -357,7 +357,7 @@ def _real(token: bytes) -> float:
         limit = f"0, or a number of size {np.finfo(float).smallest_subnormal:.4g} at least"
     else:
         return value
-    raise _RefusedError("a number does not fit into a double", limit, "correct the number, or scale the matrix")
+    raise _RefusedError("a number is out of range for a double", limit, "correct the number, or scale the matrix")
 
 
 @dataclass(frozen=True)
@@ -560,7 +560,7 @@ def _check_entries(
     for index, count, axis in ((rows, header.rows, "rows"), (columns, header.columns, "columns")):
         if len(index) and (index.min() < 1 or index.max() > count):
             expected = f"{axis} from 1 to {count}" if count else f"no entries, since there are no {axis}"
-            refuse("an entry lies outside the matrix", (index < 1) | (index > count), expected, advice)
+            refuse("an entry is outside the matrix", (index < 1) | (index > count), expected, advice)
     if not np.isfinite(values).all():
         refuse("the matrix has NaN or infinite values", ~np.isfinite(values), "finite values", advice)
     if header.symmetry == "general":
@@ -573,10 +573,10 @@ def _check_entries(
         foreign_side[rows == columns] = False
         half = "below" if lower[off_diagonal[0]] else "above"
         refuse(
-            f"a {kind} file keeps one half of the matrix, and has entries of both",
+            f"a {kind} file stores one half of the matrix, but has entries of both",
             foreign_side,
             f"entries {half} the diagonal alone, as the first is: the other half follows from them",
-            "leave one half out, or call the file general",
+            "remove one half, or declare the file general",
         )
     if kind == "skew-symmetric":
         diagonal = (rows == columns) & (values != 0)
@@ -586,7 +586,7 @@ def _check_entries(
             "the diagonal of a Hermitian matrix is real",
             (rows == columns) & (values.imag != 0),
             "an imaginary part of 0 on the diagonal",
-            "correct the file, or call it symmetric if it is",
+            "correct the file, or declare it symmetric if it is",
         )
 
 
@@ -601,11 +601,11 @@ def _refuse_duplicates(
         first = int(np.flatnonzero(keys == keys[second])[0])
         (where, text), (first_line, _) = line_of(second), line_of(first)
         raise ReproError(
-            "a pattern has each entry once",
+            "an entry of a pattern occurs twice",
             where=where,
             expected=f"another entry than that of {first_line.rsplit(', ', 1)[-1]}",
             actual=f"{text}; {repeated_places.size} entries are there before",
-            todo="leave the entry out, or give the problem `entry: real`, which adds such entries up",
+            todo="leave the entry out, or set `entry: real` for the problem, which adds such entries up",
         )
 
 
@@ -622,11 +622,11 @@ def _check_sums(header: Header, coordinates: sp.coo_array, matrix: sp.csr_array,
         first = int(is_inexact.argmax())
         row = int(np.searchsorted(matrix.indptr, first, side="right"))
         raise ReproError(
-            "entries that come twice add up to a number that does not fit into a double",
+            "duplicate entries add up to a number out of range for a double",
             where=f"{path}, row {row}, column {matrix.indices[first] + 1}",
             expected=f"a finite sum, and of whole numbers one whose terms are together below 2^53 = {EXACT:,}",
             actual=f"{matrix.data[first]:,.17g}",
-            todo="give the entry once",
+            todo="write the entry once",
         )
 
 
@@ -634,11 +634,11 @@ def _require_lower(header: Header, rows: Column, columns: Column, path: Path) ->
     """Raise `ReproError` unless the file is symmetric and contains only entries of the lower triangle."""
     if header.symmetry != "symmetric" or (columns > rows).any():
         raise ReproError(
-            "the file does not store a lower triangle alone",
+            "the file does not store only a lower triangle",
             where=path,
-            expected="a symmetric matrix, its entries on and below the diagonal",
+            expected="a symmetric matrix with entries on and below the diagonal",
             actual="entries above it" if header.symmetry == "symmetric" else f"a {header.symmetry} one",
-            todo="leave out `stored: lower`",
+            todo="remove `stored: lower`",
         )
 
 

@@ -116,7 +116,7 @@ def unpacked(path: Path, suffix: str, limits: Limits) -> Iterator[Path]:
                         "the mesh file cannot be unpacked",
                         where=folder,
                         actual=error,
-                        todo="make room there, or set TMPDIR to another folder",
+                        todo="free some space there, or set TMPDIR to another folder",
                     ) from error
         yield Path(folder, f"mesh{suffix}")
 
@@ -128,7 +128,7 @@ def companion(path: Path, suffix: str) -> Path:
         if candidate.is_file():
             return candidate
     raise ReproError(
-        "TetGen keeps a mesh in two files, and one of them is missing",
+        "a TetGen mesh has two files, and one of them is missing",
         where=path,
         expected=f"one of {', '.join(candidate.name for candidate in candidates)} beside it",
         todo="put it there",
@@ -207,9 +207,9 @@ def _cut_equal_polygons(points: Floats, polygons: Corners, positions: Corners, p
             raise ReproError(
                 "the mesh has polygons that cannot be cut into triangles",
                 where=path,
-                expected="polygons whose border does not cross or touch itself, nearly in a plane, with an area",
+                expected="nearly planar polygons with a positive area, whose boundary does not cross or touch itself",
                 actual=f"one of {size} corners, number {positions[i]} (counted from 0)",
-                todo="cut them into triangles where the mesh was made, or repair it there",
+                todo="triangulate them in the program that made the mesh, or repair it there",
             )
         triangles[i] = polygons[i][ears]
     extent = np.abs(plane_points).reshape(len(plane_points), -1).max(axis=1)
@@ -387,9 +387,9 @@ def read_tetrahedra(
         raise ReproError(
             "the mesh is folded: tetrahedra that share a face overlap",
             where=path,
-            expected="the two tetrahedra of each inner face on different sides of it",
+            expected="two tetrahedra on different sides of each inner face",
             actual=f"{len(overlaps)} pairs on the same side of their face, the first are {pair}",
-            todo="repair the mesh, or mesh its surface anew",
+            todo="repair the mesh, or mesh its surface again",
         )
     return points, tets, (*notes, f"{len(overlaps)} pairs of tetrahedra overlap at a common face, the first are {pair}")
 
@@ -410,9 +410,9 @@ def read_group(path: Path, limits: Limits, group: str | int) -> Floats:
     """Return the points `(p, 3)` of a physical group of a Gmsh file; for errors see `read_surface`."""
     if format_of(path) != ".msh":
         raise ReproError(
-            "a file without physical groups",
+            "the file has no physical groups",
             where=path,
-            expected="a Gmsh file, .msh, bare or packed",
+            expected="a Gmsh file (.msh), which may be compressed",
             actual=path.name,
             todo="name a plane or a box in `fixed:`",
         )
@@ -463,7 +463,7 @@ def _parse(plain_path: Path, module: str, path: Path, values: bool, use: Callabl
         raise
     except Exception as error:
         raise ReproError(
-            "the mesh cannot be read: it is damaged in a way that its reader does not foresee",
+            "the mesh cannot be read: it is damaged in an unforeseen way",
             where=path,
             expected=f"a {plain_path.suffix} file",
             actual=" ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":"),
@@ -473,9 +473,9 @@ def _parse(plain_path: Path, module: str, path: Path, values: bool, use: Callabl
         raise ReproError(
             "the mesh has no vertices in three dimensions",
             where=path,
-            expected="three coordinates a vertex",
+            expected="three coordinates per vertex",
             actual=points.shape[1],
-            todo="export it with three",
+            todo="export it with three coordinates",
         )
     # The parent process receives contiguous arrays through shared memory without a copy.
     integer_blocks = [replace(block, data=np.ascontiguousarray(block.data, np.int64)) for block in cells]
@@ -506,12 +506,11 @@ def _linear_blocks(cells: list[Cells], dimension: int, subject: str, path: Path)
     linear = f"linear {subject}: {'three or more' if dimension == 2 else 'four'} vertices each, the corners"
     if other_count:
         raise ReproError(
-            f"the mesh has other elements than linear {subject}",
+            f"the mesh has elements other than linear {subject}",
             where=path,
             expected=linear,
             actual=counts_text,
-            todo=f"export or convert the whole mesh to linear {subject} "
-            "(order 1; hexahedra, prisms and pyramids split)",
+            todo=f"convert the whole mesh to linear {subject} (order 1; split hexahedra, prisms and pyramids)",
         )
     if not any(len(block.data) for block in selected_blocks):
         needs = "quaternion problems need a surface, block3 problems a volume"
@@ -562,7 +561,8 @@ def _refuse_missing(points: Floats, blocks: list[Cells], path: Path) -> None:
             "the mesh has elements with vertices that do not exist; it is damaged or truncated",
             where=path,
             expected=f"vertex numbers below {len(points)}",
-            actual=f"{is_outside.size} elements with others, the first is number {is_outside[0]} (counted from 0)",
+            actual=f"{is_outside.size} elements with other numbers, the first is number {is_outside[0]} (counted "
+            "from 0)",
             todo="export it again",
         )
     is_used = np.zeros(len(points), dtype=bool)
@@ -571,7 +571,7 @@ def _refuse_missing(points: Floats, blocks: list[Cells], path: Path) -> None:
     infinite = np.flatnonzero(is_used & ~(np.abs(points) < MAX_COORDINATE).all(axis=1))
     if infinite.size:
         raise ReproError(
-            "the mesh has vertices with NaN or infinite coordinates, or too large ones",
+            "the mesh has vertices with NaN, infinite or too large coordinates",
             where=path,
             expected=f"coordinates below {MAX_COORDINATE:g}",
             actual=f"{infinite.size} vertices, the first is number {infinite[0]} (counted from 0)",

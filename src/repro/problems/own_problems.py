@@ -74,11 +74,11 @@ def check_field_file(path: Path) -> None:
     """Raise `ReproError` for a file format without cell data."""
     if format_of(path) not in FIELD_FORMATS:
         raise ReproError(
-            "a field needs a file that keeps data of its cells",
+            "a field needs a file format with cell data",
             where=path,
             expected=f"one of {' '.join(FIELD_FORMATS)}, bare, .gz or .xz",
             actual=path.name,
-            todo="write mesh and modes with meshio, as docs/add-a-problem.md shows, or leave out `kind: field`",
+            todo="write mesh and modes with meshio, as in docs/add-a-problem.md, or remove `kind: field`",
         )
 
 
@@ -139,13 +139,13 @@ def _simplex_blocks(blocks: Sequence[Cells], dimension: int, path: Path) -> list
     if selected_blocks and not other_blocks:
         return selected_blocks
     raise ReproError(
-        "the mesh of a field has other cells than linear triangles or tetrahedra"
+        "the mesh of a field has cells other than linear triangles or tetrahedra"
         if other_blocks
         else "the mesh has no cells",
         where=path,
         expected="linear triangles, or linear tetrahedra",
         actual=", ".join(f"{len(block.data)} {block.kind}" for block in blocks if len(block.data)) or "no cells",
-        todo="split other cells, with modes for each part" if other_blocks else "name another file",
+        todo="split other cells, and write modes for each part" if other_blocks else "name another file",
     )
 
 
@@ -155,11 +155,11 @@ def _modes(blocks: Sequence[Cells], mode_name: str | None, path: Path) -> tuple[
     names = [name for name in stored_names if (name == mode_name if mode_name else name.startswith(MODES_PREFIX))]
     if len(names) != 1:
         raise ReproError(
-            "several cell data may be the modes" if names else "the file has no modes",
+            "the modes are ambiguous" if names else "the file has no modes",
             where=path,
             expected=f"cell data called {mode_name or MODES_PREFIX + '<basis>'}",
             actual=", ".join(stored_names) or "no cell data",
-            todo="name the cell data by `modes:`",
+            todo="name the cell data with `modes:`",
         )
     parts = [block.values[names[0]] for block in blocks]
     return names[0], np.concatenate([part.reshape(len(part), -1) for part in parts])
@@ -173,7 +173,7 @@ def _basis(basis_name: str | None, name: str, path: Path) -> str:
             where=path,
             expected=f"one of {', '.join(BASES)}",
             actual=f"cell data called {name}",
-            todo="name the basis by `basis:`, or call the cell data modes_<basis>",
+            todo="name the basis with `basis:`, or rename the cell data to modes_<basis>",
         )
     return basis
 
@@ -182,7 +182,7 @@ def _degree(modes: Floats, name: str, dimension: int, path: Path) -> int:
     counts = [mode_count(degree, dimension) for degree in range(MAX_DEGREE + 1)]
     if modes.shape[1] not in counts:
         raise ReproError(
-            "no polynomials of a degree have so many modes",
+            "no polynomial degree has this number of modes",
             where=f"{path}: {name}",
             expected=f"{', '.join(map(str, counts))} a cell, of degree 0 to {MAX_DEGREE} in {dimension} dimensions",
             actual=modes.shape[1],
@@ -195,11 +195,11 @@ def _in_plane(points: Floats, path: Path) -> Floats:
     height, size = float(np.ptp(points[:, 2])), float(np.ptp(points[:, :2], axis=0).max())
     if height > FLAT * size:
         raise ReproError(
-            "the triangles of a field do not lie in the plane",
+            "the triangles of a field are not in the plane",
             where=path,
-            expected="vertices of one z",
+            expected="vertices with equal z",
             actual=f"z from {points[:, 2].min():g} to {points[:, 2].max():g}",
-            todo="surfaces in space have no filter here: name another file",
+            todo="surfaces in space cannot be filtered; name another file",
         )
     return np.ascontiguousarray(points[:, :2])
 
@@ -210,9 +210,9 @@ def _refuse_gaps(vertices: Floats, volume: float, path: Path) -> None:
         raise ReproError(
             "the cells leave gaps in the box around them" if volume < box else "the cells overlap",
             where=path,
-            expected=f"a volume of {box:.12g}, which a periodic domain has",
+            expected=f"a volume of {box:.12g}, as needed for a periodic domain",
             actual=f"{volume:.12g}",
-            todo="repair the mesh; or, where the domain is no box, set `periodic: false`",
+            todo="repair the mesh; if the domain is not a box, set `periodic: false`",
         )
 
 
@@ -327,15 +327,15 @@ def entry_of(path: Path, entry: str | None, header: Header | None) -> str:
         return entry or header.entry
     if format_of(path) is None:
         raise ReproError(
-            "unknown kind of file",
+            "unknown type of file",
             where=path,
             expected=f"a matrix ({' '.join(ENDINGS)}) or a mesh ({' '.join(FORMATS)}, bare, .gz or .xz)",
             actual=path.name,
-            todo="convert it to one of these, for example by scipy.io.mmwrite or meshio (docs/inputs.md)",
+            todo="convert it to one of these, for example with scipy.io.mmwrite or meshio (docs/inputs.md)",
         )
     if entry not in OF_MESHES:
         raise ReproError(
-            "a mesh needs an entry that can be computed on it, since the file does not say what its entries are",
+            "a mesh needs an entry to compute, since the file does not define one",
             where=path,
             expected="entry: quaternion (a surface) or block3 (tetrahedra)",
             actual=f"entry: {entry}" if entry else "no entry",
@@ -373,11 +373,11 @@ def assemble_own(
     path, limits = locate_own(path), limits or Limits()
     if fixed and is_matrix_market(path):
         raise ReproError(
-            "vertices can be fixed of a mesh alone",
+            "only vertices of a mesh can be fixed",
             where=path,
             expected=f"a tetrahedral mesh ({' '.join(FORMATS)})",
             actual="a matrix",
-            todo="leave `fixed:` out, or remove rows and columns where the matrix is made",
+            todo="remove `fixed:`, or remove rows and columns when you make the matrix",
         )
     if is_matrix_market(path):
         with open_plain(path, limits, member_of(path)) as stream:

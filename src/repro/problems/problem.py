@@ -108,10 +108,13 @@ def check_array(name: str, items: str, array: NDArray[Any], dtype: DTypeLike, sh
     """
     expected = np.dtype(dtype)
     if not isinstance(array, np.ndarray):
-        raise ReproError(f"the {items} are no array", where=name, expected=expected, actual=type(array).__name__)
+        raise ReproError(f"the {items} are not an array", where=name, expected=expected, actual=type(array).__name__)
     if (array.dtype, array.shape) != (expected, shape):
         raise ReproError(
-            f"the {items} do not fit", where=name, expected=f"{expected} {shape}", actual=f"{array.dtype} {array.shape}"
+            f"the {items} have the wrong dtype or shape",
+            where=name,
+            expected=f"{expected} {shape}",
+            actual=f"{array.dtype} {array.shape}",
         )
 
 
@@ -121,7 +124,7 @@ def check_pointers(name: str, interval: str, pointers: Integers, end: int) -> No
     """
     if pointers[0] != 0 or pointers[-1] != end:
         raise ReproError(
-            f"the {interval} pointers do not fit",
+            f"the {interval} pointers are wrong",
             where=name,
             expected=f"from 0 to {end}",
             actual=f"from {pointers[0]} to {pointers[-1]}",
@@ -143,7 +146,7 @@ def refuse(name: str, what: str, mask: NDArray[np.bool_], *, location: Callable[
             what,
             where=f"{name}, first at {location(int(items[0]))} (counted from 0)",
             expected=expected,
-            actual=f"{items.size} of {len(mask)} are not so",
+            actual=f"{items.size} of {len(mask)} are invalid",
         )
 
 
@@ -260,7 +263,7 @@ class Problem(ABC):
         """Read a problem of this kind; for errors see `load_problem`."""
         problem = load_problem(path)
         if not isinstance(problem, cls):
-            raise ReproError("the problem is of another kind", where=path, expected=cls.kind, actual=problem.kind)
+            raise ReproError("the problem is of a different kind", where=path, expected=cls.kind, actual=problem.kind)
         return problem
 
 
@@ -301,7 +304,7 @@ def load_problem(path: str | Path, name: str | None = None) -> Problem:
     try:
         if name not in (None, meta["name"]):
             raise ReproError(
-                "the problem file holds another problem",
+                "the problem file contains a different problem",
                 where=path,
                 expected=name,
                 actual=meta["name"],
@@ -364,7 +367,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         raise _damaged(path, error) from error
     if meta.get("schema") != SCHEMA:
         raise ReproError(
-            "the problem file has another schema",
+            "the problem file has a different schema",
             where=path,
             expected=SCHEMA,
             actual=meta.get("schema"),

@@ -38,7 +38,7 @@ def check_name(name: str, where: object) -> str:
     if limitation := name_error(name):
         shown_name = repr(name) if len(name) <= MAX_NAME_LENGTH else f"{name[:40]!r}… of {len(name)} characters"
         raise ReproError(
-            "not a name for a problem", where=where, expected=limitation, actual=shown_name, todo="give it a `name:`"
+            "invalid name of a problem", where=where, expected=limitation, actual=shown_name, todo="give it a `name:`"
         )
     return name
 
@@ -53,8 +53,8 @@ ENTRY_OF_VALUES: dict[Values, str] = {"real": "real", "complex": "complex", "bin
 # Matches "undirected weighted graph" and "directed temporal multigraph", but not "computer graphics/vision problem".
 _GRAPH = re.compile(r"graphs?\b", re.IGNORECASE)
 _HEAD = """\
-# Made by `repro resolve {name}`, which asks the index again and writes the file anew; only the query is for editing.
-# docs/add-a-problem.md says more.
+# Made by `repro resolve {name}`. It queries the index and rewrites this file: edit only the query.
+# More: docs/add-a-problem.md.
 """
 
 
@@ -163,7 +163,7 @@ class Collection(Model):
         fitting = select(everything, self.query)
         if not fitting:
             raise ReproError(
-                "nothing in the index fits the query",
+                "nothing in the index matches the query",
                 where=source,
                 expected=self.query.text,
                 actual=f"none among {len(everything)} matrices",
@@ -250,14 +250,14 @@ def read_csv(path: Path) -> tuple[list[Indexed], str]:
         raise ReproError("the index cannot be read", where=path, actual=error.strerror) from None
     except (ValueError, IndexError, csv.Error) as error:
         raise ReproError(
-            "the file is no index of the collection",
+            "the file is not an index of the collection",
             where=path,
-            expected="the form of ssstats.csv: count, date, then a line a matrix",
+            expected="the format of ssstats.csv: count, date, then one line per matrix",
             actual=error,
         ) from None
     if count != len(matrices):
         raise ReproError(
-            "the index is not whole", where=path, expected=f"{count} matrices", actual=f"{len(matrices)} matrices"
+            "the index is incomplete", where=path, expected=f"{count} matrices", actual=f"{len(matrices)} matrices"
         )
     return matrices, dated
 
@@ -528,11 +528,11 @@ class Registry(Model):
                 problems[wish] = items_by_name[wish]
             elif wish in self._unresolved:
                 raise ReproError(
-                    "the set is not resolved: its matrices have not been asked for",
+                    "the set is not resolved: its matrices are not known yet",
                     where=f"{location}: {self._unresolved[wish]}" if location else self._unresolved[wish],
                     expected="`resolved: true` and the matrices",
                     actual=wish,
-                    todo=f"with a network, run `repro resolve {wish}`; without, add --index FILE, a copy of the "
+                    todo=f"run `repro resolve {wish}`; without a network, add --index FILE, a copy of the "
                     "collection's ssstats.csv",
                 )
             else:
@@ -545,11 +545,11 @@ class Registry(Model):
         exists = os.path.isfile(word)  # noqa: PTH113, `Path.is_file` raises for a part that is too long
         if exists or is_matrix_market(Path(word)) or format_of(Path(word)):
             return ReproError(
-                "a file is named where a registered problem is",
+                "a file was named in place of a registered problem",
                 where=where,
-                expected=f"in a configuration a file has a key, as an item of `problems`: `- path: {shorten(name)}`",
+                expected=f"a file in `problems` needs a key: `- path: {shorten(name)}`",
                 actual=shorten(name),
-                todo="add `path:` before it; a mesh needs an `entry:` as well (docs/inputs.md)",
+                todo="add `path:` before it; a mesh also needs an `entry:` (docs/inputs.md)",
             )
         names_by_last_part = {full.rsplit("/", 1)[-1]: full for full in names}
         suggestions = [names_by_last_part[part] for part in get_close_matches(word, list(names_by_last_part), n=3)]
@@ -559,7 +559,7 @@ class Registry(Model):
             where=where,
             expected=f"one of the registry's {len(names)} problems and sets, such as {', '.join(names[:NAMED])}",
             actual=f"{shorten(name)}; did you mean {' or '.join(suggestions)}?" if suggestions else shorten(name),
-            todo="`repro list problems` and `repro list sets` print all; a configuration's own need --config",
+            todo="`repro list problems` and `repro list sets` print all; add --config for those of a configuration",
         )
 
 

@@ -130,7 +130,7 @@ def look_up(group: str, matrix: str, fetch_settings: Fetch) -> dict[str, Any]:
     if len(entries) != 1:
         groups = ", ".join(entry["group"] for entry in entries)
         raise ReproError(
-            "the SuiteSparse index does not have the matrix", expected=f"{group}/{matrix}", actual=groups or "none"
+            "the SuiteSparse index does not contain the matrix", expected=f"{group}/{matrix}", actual=groups or "none"
         )
     return entries[0]
 
@@ -290,7 +290,7 @@ def _tidy_mesh(vertices: Floats, tets: NDArray[np.int64], name: str) -> tuple[Fl
     volumes = tetrahedron_volumes(vertices, tets)
     if flat_count := np.count_nonzero(volumes == 0):
         raise ReproError(
-            "the mesher left flat tetrahedra", where=f"recipe {name}", actual=f"{flat_count} of {len(tets)}"
+            "the mesher made flat tetrahedra", where=f"recipe {name}", actual=f"{flat_count} of {len(tets)}"
         )
     inverted_cells = np.flatnonzero(volumes < 0)
     tets[inverted_cells[:, None], [2, 3]] = tets[inverted_cells[:, None], [3, 2]]
@@ -311,7 +311,7 @@ def write_mesh(path: Path, vertices: Floats, cells: NDArray[np.int64]) -> None:
     bare = path.with_suffix("") if path.suffix in WRAPPINGS else path
     if bare.suffix != SUFFIX:
         raise ReproError(
-            "unknown kind of mesh file to write",
+            "unknown mesh format for writing",
             where=path,
             expected=" or ".join(SUFFIX + wrapping for wrapping in WRAPPINGS),
         )
@@ -327,7 +327,7 @@ def write_mesh(path: Path, vertices: Floats, cells: NDArray[np.int64]) -> None:
             packed_file.replace(path)
     except OSError as error:
         raise ReproError(
-            "cannot write the mesh", where=path, actual=error, todo="make room there, or name another file"
+            "cannot write the mesh", where=path, actual=error, todo="free some space there, or name another file"
         ) from None
 
 
@@ -339,7 +339,7 @@ def mesh(name: str, fetch_settings: Fetch, registry: Path = REGISTRY) -> MeshFil
     if isinstance(item, Tetmesh):
         return read_tetmesh(item, fetch_settings).content
     raise ReproError(
-        "the problem is no mesh in a file", where=name, expected="source stanford or tetmesh", actual=item.source
+        "the problem is not a mesh in a file", where=name, expected="source stanford or tetmesh", actual=item.source
     )
 
 

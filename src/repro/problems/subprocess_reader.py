@@ -307,7 +307,7 @@ def _read_result(
             raise KeyboardInterrupt
         is_killed = number == signal.SIGKILL
         raise ReproError(
-            "reading the file ended the process that did it",
+            "the process that read the file ended",
             where=path,
             expected="a mesh or matrix, or a message",
             actual=f"{reader} was ended by {signal.Signals(number).name}",

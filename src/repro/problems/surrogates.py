@@ -83,7 +83,7 @@ class LengthTargets:
         has_feasible_body = bool(self.reach) or self.longest + (self.rows - 1) * self.shortest <= self.nonzeros
         if not (self.rows > 0 and 0 <= self.shortest <= self.top and fits and has_feasible_tail and has_feasible_body):
             raise ReproError(
-                "no rows have such lengths",
+                "no rows have these lengths",
                 expected=f"{self.rows:,} rows of {self.shortest:,} to {self.longest:,} entries, with {self.nonzeros:,}",
                 actual=f"{self.overflow:,} of them beyond the first {self.width:,} of their rows",
             )
@@ -254,7 +254,7 @@ def assemble_graph(targets: LengthTargets, columns: int, family: Family, seed: i
     """
     if targets.longest > columns or max(targets.nonzeros, targets.rows, columns) >= 2**31:
         raise ReproError(
-            "there is no such graph",
+            "no such graph exists",
             expected=f"rows of at most {columns:,} entries, and fewer than {2**31:,} in all",
             actual=f"a row of {targets.longest:,}, {targets.nonzeros:,} in all",
         )
@@ -453,7 +453,7 @@ def assemble_lookalike(rows: int, nonzeros: int, *, longest: int, hubs: int, spr
         )
     if longest + hubs > rows:
         raise ReproError(
-            "the hubs do not fit into the matrix",
+            "the hubs do not fit in the matrix",
             expected=f"at most {rows} hubs and entries in the longest row together",
             actual=f"{hubs} and {longest}",
         )
@@ -467,7 +467,7 @@ def assemble_lookalike(rows: int, nonzeros: int, *, longest: int, hubs: int, spr
     near_pairs = near_pairs[~np.isin(near_pairs, centres).any(axis=1)]
     if not 0 <= pair_count <= len(near_pairs):
         raise ReproError(
-            "so many non-zeros do not fit the nodes within reach",
+            "the nodes within reach cannot hold this many non-zeros",
             expected=f"{rows + 2 * len(pairs)} to {rows + 2 * (len(pairs) + len(near_pairs))} non-zeros",
             actual=nonzeros,
         )

@@ -288,7 +288,7 @@ class Campaign:
         if not records and not any(table.num_rows for table in rows.values()):
             studies = recorded_studies(folder)
             raise ReproError(
-                "the campaign holds nothing of this study",
+                "the campaign has no results of this study",
                 where=folder.raw,
                 expected=f"one of {', '.join(studies)}" if studies else "measured rows or built problems",
                 actual=study_name,
@@ -324,11 +324,11 @@ class Campaign:
     def _check_one_device(self) -> None:
         if len(self._devices) > 1:
             raise ReproError(
-                "the campaign mixes times of several devices",
+                "the campaign contains times of several devices",
                 where=f"campaign {self.name}, study {self.study}",
                 expected="one device",
                 actual="; ".join(sorted(f"{b}: {d}" for b, d in self._devices.itertuples(index=False))),
-                todo="give each device a campaign of its own",
+                todo="use one campaign per device",
             )
 
     @cached_property
@@ -478,10 +478,10 @@ def _missing_columns(table: pa.Table, columns: Iterable[str], where: Path) -> No
     missing_names = [name for name in columns if name not in table.column_names]
     if missing_names:
         raise ReproError(
-            "rows of another schema",
+            "the rows have a different schema",
             where=where,
             expected=f"columns {', '.join(missing_names)}",
-            todo="read them with the version that measured them, or measure again",
+            todo="read the rows with the version that measured them, or measure again",
         )
 
 

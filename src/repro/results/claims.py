@@ -592,7 +592,7 @@ def load_claims(study_name: str, folder: Path = FOLDER) -> list[Claim]:
     claims = [_read_claim(line, f"{path}:{number}") for number, line in enumerate(read_records(path, COLUMNS), start=2)]
     repeated_ids = [claim_id for claim_id, number in Counter(claim.id for claim in claims).items() if number > 1]
     if repeated_ids:
-        raise ReproError("two claims have one id", where=path, actual=", ".join(repeated_ids))
+        raise ReproError("two claims have the same id", where=path, actual=", ".join(repeated_ids))
     return claims
 
 
@@ -600,7 +600,7 @@ def _read_claim(line: Record, where: str) -> Claim:
     for key, values in WORDS.items():
         if line[key] not in values:
             expected = f"one of {', '.join(values)}"
-            raise ReproError(f"a claim's {key} is not known", where=where, expected=expected, actual=line[key])
+            raise ReproError(f"unknown {key} of a claim", where=where, expected=expected, actual=line[key])
     given: dict[str, Any] = dict(line)
     least, _, most = given.pop("published").partition(" to ")
     try:

@@ -181,9 +181,9 @@ def find_campaign(argument: str, results: Path) -> CampaignFolder:
             return folder
     raise ReproError(
         "no such campaign",
-        expected=f"a folder below {results}, or the path of one that holds raw/",
+        expected=f"a folder below {results}, or the path of a folder that contains raw/",
         actual=f"{argument}{suggestion(argument, [folder.name for folder in CampaignFolder.measured(results)])}",
-        todo="measure it first, or copy its folder there: `repro list campaigns` has all",
+        todo="measure it first, or copy its folder there; `repro list campaigns` prints all",
     )
 
 
@@ -212,7 +212,7 @@ def compare_campaigns(
     """
     shared = [name for name in recorded_studies(first) if name in recorded_studies(second)]
     if not shared:
-        raise ReproError("the campaigns share no study", where=f"{first.raw} and {second.raw}")
+        raise ReproError("the campaigns have no study in common", where=f"{first.raw} and {second.raw}")
     pairs = [(load(first, study), load(second, study)) for study in shared]
     measured_pairs = [
         (a, b) for a, b in pairs if a.device and b.device
@@ -222,10 +222,10 @@ def compare_campaigns(
     has_two_devices = bool(differing)
     if has_two_devices and not across_devices:
         raise ReproError(
-            "the campaigns are of different devices: a difference says nothing of what changed",
+            "the campaigns were measured on different devices, so differences do not show what changed",
             expected=devices[0],
             actual=devices[1],
-            todo="compare campaigns of one model, or ask for ratios alone with --across-devices",
+            todo="compare campaigns of one model, or request only ratios with --across-devices",
         )
     frames, counts, winners = [], dict[str, int](), list[ComparedChoice]()
     for base, second_campaign in pairs:
@@ -243,7 +243,7 @@ def compare_campaigns(
     timed_rows = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
     if timed_rows.empty:
         raise ReproError(
-            "the campaigns share no timed row",
+            "the campaigns have no timed row in common",
             where=f"{first.raw} and {second.raw}",
             actual=", ".join(f"{count} {reason}" for reason, count in counts.items() if count) or "no rows",
             todo="measure the same problems in both",

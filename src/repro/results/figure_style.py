@@ -136,8 +136,8 @@ class Shape:
             raise ReproError(
                 "the font is not installed",
                 where="--font",
-                expected="a family that matplotlib finds; with it come STIXGeneral, which is like Times, DejaVu Sans "
-                "and DejaVu Serif",
+                expected="a family that Matplotlib finds; it ships STIXGeneral (similar to Times), DejaVu Sans and "
+                "DejaVu Serif",
                 actual=f"{self.font}; did you mean {' or '.join(similar_fonts)}?" if similar_fonts else self.font,
             )
 
@@ -176,10 +176,10 @@ def draw_layout(figure: Figure, shape: Shape | None = None) -> Canvas:
                 engine.execute(drawing)
             except UserWarning:
                 raise ReproError(
-                    "the figure has no room for its panels beside its words",
+                    "the figure has no room for its panels beside its text",
                     where="--width, --font",
                     actual=f"{drawing.get_figwidth():g} inches",
-                    todo="give it a greater width, or another font",
+                    todo="use a greater width, or another font",
                 ) from None
     drawing.set_layout_engine(None)  # with "none", a placeholder remains, and each `savefig` draws the figure twice
     return drawing

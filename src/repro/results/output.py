@@ -275,7 +275,7 @@ def replace_artifact(path: Path) -> Iterator[Path]:
             "cannot write an artifact",
             where=path,
             actual=error.strerror or error,
-            todo="check the permissions and the free space of the folder",
+            todo="check the folder's permissions and free space",
         ) from error
 
 

@@ -60,13 +60,13 @@ def read_records(path: Path, columns: tuple[str, ...]) -> list[Record]:
             records = list(reader)
     except FileNotFoundError:
         raise ReproError(
-            "no such file of published numbers", where=path, todo="run from the root of the repository"
+            "the file of published numbers was not found", where=path, todo="run from the root of the repository"
         ) from None
     except (csv.Error, ValueError, OSError) as error:
-        raise ReproError("unreadable file of numbers", where=path, actual=error) from None
+        raise ReproError("the file of published numbers cannot be read", where=path, actual=error) from None
     if header != columns:
         raise ReproError(
-            "a file of numbers has other columns",
+            "a file of published numbers has the wrong columns",
             where=path,
             expected=", ".join(columns),
             actual=", ".join(header),
@@ -74,7 +74,7 @@ def read_records(path: Path, columns: tuple[str, ...]) -> list[Record]:
     for line, record in enumerate(records, start=2):
         if None in record or None in record.values():  # csv.DictReader marks too many or too few cells by None
             raise ReproError(
-                "a line of numbers has another number of columns",
+                "a line of published numbers has the wrong number of columns",
                 where=f"{path}:{line}",
                 expected=len(columns),
             )

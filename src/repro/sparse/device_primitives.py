@@ -72,11 +72,11 @@ def check_factors(a: Factor, b: Factor) -> None:
     if a.shape[1] != b.shape[0]:
         raise ReproErrorOfValue(
             "the matrices cannot be multiplied",
-            expected=f"a second matrix with {a.shape[1]} rows, as the first has columns",
+            expected=f"{a.shape[1]} rows in the second matrix, as many as the first has columns",
             actual=f"{b.shape[0]} rows",
         )
     if a.dtype != b.dtype:
-        raise ReproError("the matrices are in two precisions", expected=f"both of {a.dtype}", actual=b.dtype)
+        raise ReproError("the matrices have different precisions", expected=f"both of {a.dtype}", actual=b.dtype)
 
 
 #: Largest number of blocks per multiprocessor for kernels with grid-stride loops.
@@ -167,7 +167,7 @@ def read_total(device: Device, sums: Buffer, n: int) -> int:
 
 def check_size(n: int, capacity: int, subject: str) -> None:
     if not 0 <= n <= capacity:
-        raise ReproError(f"more {subject} than there is memory for", expected=f"0 to {capacity:,}", actual=f"{n:,}")
+        raise ReproError(f"too many {subject} for the allocated memory", expected=f"0 to {capacity:,}", actual=f"{n:,}")
 
 
 def runs_of(n: int, tile: int, max_runs: int, min_tiles: int = 1) -> tuple[int, int]:

@@ -52,7 +52,7 @@ def adjoint_factors(name: str) -> NDArray[np.float64]:
     basis, transposed_products = (products.reshape(members, k * k) for products in (blocks, blocks.transpose(0, 2, 1)))
     factors = np.asarray(np.round(transposed_products @ np.linalg.pinv(basis)), np.float64)
     if not np.array_equal(factors @ basis, transposed_products):
-        raise ReproError("the transpose of this entry type is not of the same type", where=name)
+        raise ReproError("the transpose of this entry has a different entry type", where=name)
     return factors
 
 

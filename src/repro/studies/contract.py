@@ -216,11 +216,11 @@ class Study:
     def refusal(self, problem: Outline, expected: str, actual: object) -> ReproError:
         """Return the error for a problem that the study does not support."""
         return ReproError(
-            "a problem that the study cannot take",
+            "the study does not support the problem",
             where=f"studies.{self.name}.problems: {problem.name}",
             expected=expected,
             actual=actual,
-            todo="leave it out, or name it in another study",
+            todo="remove it, or name it in another study",
         )
 
     def modules(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
@@ -249,7 +249,7 @@ class Study:
                 expected="def render(self, templates: Path, key: str, target: Target) -> str",
                 todo="define it, or correct its name",
             )
-        raise ReproError("the study has no module of that key", where=self.name, actual=key)
+        raise ReproError("the study has no module with this key", where=self.name, actual=key)
 
     def operands(self, problem: Problem, precision: str, seed: int) -> Operands:
         """Return the operands of the kernels (such as matrix and vectors) in host memory.
@@ -288,7 +288,7 @@ class Study:
             return runnables[name]
         near = suggestion(name, runnables)
         unknown = ReproError(
-            "the study has nothing of that name",
+            "the study has nothing with this name",
             where=self.name,
             expected=some_of(runnables, name) if runnables else None,
             actual=f"{name}{near}",

@@ -39,7 +39,7 @@ def _extensions() -> Mapping[str, Extension]:
     extensions_by_name: dict[str, Extension] = {}
     for extension in extensions(STUDIES):
         if extension.name in (*_own_names(), *extensions_by_name):
-            raise extension.error("a study of this name is there already", actual=extension.name)
+            raise extension.error("a study of this name already exists", actual=extension.name)
         if not re.fullmatch(r"[a-z][a-z0-9_]*", extension.name):
             raise extension.error(
                 "not a valid name for a study", expected="lower-case letters, digits and _", actual=extension.name
@@ -84,7 +84,7 @@ def get_study(name: str) -> Study:
             "unknown study",
             expected=f"one of {', '.join(study_names())}",
             actual=f"{name}{suggestion(name, study_names())}",
-            todo="`repro list studies` says what each re-runs",
+            todo="`repro list studies` shows which paper each one re-runs",
         )
     if (extension := _extensions().get(name)) is not None:
         return _study_of(extension)

@@ -225,6 +225,6 @@ def _read(
     if not rows.num_rows:
         return ()
     if missing := [name for name in COLUMNS if name not in rows.column_names]:
-        raise ReproError("rows of another schema", where=study_folder, expected=f"columns {', '.join(missing)}")
+        raise ReproError("rows have a different schema", where=study_folder, expected=f"columns {', '.join(missing)}")
     search = rows.select(list(COLUMNS)).to_pandas()
     return tuple(recordings(search, read_problems(folder), read_environments(folder), features_of, prune))

@@ -297,9 +297,9 @@ def prior(
     usable_recordings = [recording for recording in recordings if covers_space(recording, space, least)]
     if not usable_recordings:
         raise ReproError(
-            "no recorded campaign has searched this space",
+            "no recorded campaign searched this space",
             expected=f"times of at least half of its {len(space)} variants, from {space[0]} to {space[-1]}",
-            actual=f"{len(recordings)} recorded problems of other spaces, searched in part, or all failed",
+            actual=f"{len(recordings)} recorded problems of other spaces, searched in part, or without successful rows",
             todo="measure a campaign of this space with `search: exhaustive` first",
         )
     losses = np.array([_losses(recording, space, likeness) for recording in usable_recordings])

@@ -74,7 +74,7 @@ def test_the_levels_and_the_solution_are_cupys(cupy, bring):
         left = cupy.asnumpy(b) - scale * matrix @ cupy.asnumpy(x)
         assert np.linalg.norm(left) <= 1.1e-8 * np.linalg.norm(cupy.asnumpy(b))
         ml.refresh(bring(sp.csr_matrix(2 * matrix)))
-    with pytest.raises(ReproError, match="another dtype"):
+    with pytest.raises(ReproError, match="the wrong dtype"):
         ml.solve(b.astype(np.float32))
 
 

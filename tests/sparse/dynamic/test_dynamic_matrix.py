@@ -212,7 +212,7 @@ def test_nothing_is_lost_where_no_room_can_be_made(on_cpu, make_batch, monkeypat
         patched.setattr(Storage, "empty", refuse)
         with pytest.raises(NoRoom, match="4 of them found none") as failure:
             dynamic.insert(make_batch([0, 1, 1, 1, 1], [1, 0, 1, 2, 3], np.ones(5)))
-        with pytest.raises(ReproError, match="no memory to bring the matrix together"):
+        with pytest.raises(ReproError, match="not enough memory to defragment the matrix"):
             dynamic.defragment()
     np.testing.assert_array_equal(failure.value.left, [1, 2, 3, 4])
     assert dynamic.nnz == 5
@@ -263,7 +263,7 @@ def test_matrices_of_any_shape(on_cpu, make_batch, shape):
     assert dynamic.to_csr().shape == shape and dynamic.nnz == 0
     dynamic.defragment()
     if 0 in shape:
-        with pytest.raises(ReproError, match="entries lie outside of the matrix"):
+        with pytest.raises(ReproError, match="entries are outside the matrix"):
             dynamic.insert(make_batch([0], [0], [1.0]))
     else:
         dynamic.insert(make_batch([shape[0] - 1], [shape[1] - 1], [1.0]))
@@ -320,7 +320,7 @@ def test_no_slack_and_much(on_cpu, make_batch, slack):
 
 @pytest.mark.wording
 def test_more_entries_than_offsets_can_count_are_refused(on_cpu, make_batch, monkeypatch):
-    with pytest.raises(ReproError, match="more entries than a dynamic matrix can hold"):
+    with pytest.raises(ReproError, match="a dynamic matrix cannot hold so many entries"):
         host_layout.lay_out(sp.csr_array((2, 2)), 4, 2**31)
     dynamic = on_cpu(host_layout.lay_out(sp.csr_array((2, 9)), 4, 10), slack=4)
     monkeypatch.setattr(dynamic_matrix, "MAX_ENTRIES", 12)

@@ -65,7 +65,7 @@ def test_levels_and_smoothing_as_asked_for(device, levels_of):
     assert_levels(device, levels_of(matrix, settings=plain), reference.set_up(matrix, settings=plain), 1e-10)
 
 
-@pytest.mark.parametrize(("near", "unknowns", "message"), [((10, 1), 1, "near null"), (None, 3, "unknowns of a node")])
+@pytest.mark.parametrize(("near", "unknowns", "message"), [((10, 1), 1, "near null"), (None, 3, "unknowns per node")])
 def test_vectors_that_do_not_fit_are_refused(levels_of, near, unknowns, message):
     with pytest.raises(ReproError, match=message):
         levels_of(poisson((20, 20), 5), None if near is None else np.ones(near), unknowns)

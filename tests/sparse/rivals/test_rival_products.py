@@ -291,7 +291,7 @@ def test_a_change_of_what_a_rival_is_made_of_changes_its_identity(tmp_path: Path
 def test_what_is_not_there_is_one_message(keys, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("libleak.so").touch()  # which resembles none of them
-    with pytest.raises(ReproError, match=r"no such (file|module) of a rival") as error:
+    with pytest.raises(ReproError, match=r"no such (file|module) of the rival") as error:
         rival_files(Rival(name="mine", **keys))
     assert error.value.where == f"rivals: mine: {next(iter(keys))}"
     assert "did you mean" not in str(error.value)

@@ -145,7 +145,7 @@ def test_the_command_tries_a_file_and_all_rivals_of_a_configuration(tmp_path) ->
     assert done.output.count(said) == 1, done.output
     done = check("no.so")
     assert done.exit_code == 1
-    assert "no such file of a rival" in done.output
+    assert "no such file of the rival" in done.output
     for file, todo in (("csr.c", "as a shared library"), ("mine.py", "mine.py:NAME"), ("csr", "bring-your-own-kernel")):
         done = check(file)
         assert (done.exit_code, todo in done.output) == (1, True), done.output

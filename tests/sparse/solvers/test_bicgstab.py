@@ -169,7 +169,7 @@ def test_memory_comes_back_where_there_is_not_enough(make_solver, cpu_device, mo
 
 @pytest.mark.parametrize(
     ("size", "keys", "message"),
-    [(32, {}, "another size"), (33, {"check_every": 0}, "so few"), (33, {"max_iterations": -1}, "so few")],
+    [(32, {}, "the wrong size"), (33, {"check_every": 0}, "too few"), (33, {"max_iterations": -1}, "too few")],
 )
 def test_what_cannot_be_solved_is_one_message(make_solver, size, keys, message):
     solver = make_solver(real_problem(2 * sp.eye_array(33)))

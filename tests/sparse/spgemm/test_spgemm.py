@@ -107,7 +107,7 @@ def test_more_entries_than_offsets_tell_apart_are_refused(multiplication, on_dev
     monkeypatch.setattr(product, "MAX_ENTRIES", 100)
     stored = on_device(sp.csr_array(np.ones((20, 20))))
     for multiply in (multiplication().multiply_in_one_phase, multiplication().multiply_in_two_phases):
-        with pytest.raises(ReproError, match="more entries than a matrix can hold"):
+        with pytest.raises(ReproError, match="too many entries for a matrix"):
             multiply(Factors(stored, stored))
 
 

@@ -59,5 +59,5 @@ def test_a_campaign_without_counters_says_so(gpu: Campaign, published: Published
 
 @pytest.mark.wording
 def test_counters_of_another_schema_are_one_message(maker: Maker) -> None:
-    with pytest.raises(ReproError, match="rows of another schema"):
+    with pytest.raises(ReproError, match="the rows have a different schema"):
         recorded(maker, "waves")

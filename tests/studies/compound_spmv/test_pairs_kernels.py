@@ -238,7 +238,7 @@ def test_compiled_for_an_h200_nothing_spills(tmp_path: Path, templates: Path) ->
     "schedule", ["static-64-1", "direct-128-1", "direct-64-1-w2", "chunk-64-1", "dynamic-64-1", "direct-32-1"]
 )
 def test_schedules_that_are_not_a_tile_a_block_are_refused(schedule: str) -> None:
-    with pytest.raises(ReproError, match="pairs have a block for each tile"):
+    with pytest.raises(ReproError, match="pairs use one block per tile"):
         VariantId.parse(f"Pairs-64-AoSoA-AoS/{schedule}")
 
 

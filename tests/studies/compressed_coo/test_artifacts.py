@@ -414,7 +414,7 @@ def test_rows_without_a_column_of_the_study_are_one_message(tmp_path: Path) -> N
     maker.all(PROBLEMS[1:2])
     for path in maker.raw.rglob("report.parquet"):
         pd.read_parquet(path).drop(columns=["per_thread", "encodings"]).to_parquet(path)
-    with pytest.raises(ReproError, match=r"rows of another schema(.|\n)*per_thread, encodings"):
+    with pytest.raises(ReproError, match=r"rows have a different schema(.|\n)*per_thread, encodings"):
         maker.load()
 
 

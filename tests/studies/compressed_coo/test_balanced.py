@@ -121,10 +121,10 @@ def test_words_of_a_load_lie_side_by_side(chunking, item, chunks):
 @pytest.mark.parametrize(
     ("threads", "entries", "split", "message"),
     [
-        (512, 4, "padded", "so many threads"),
-        (48, 4, "padded", "so many threads"),
-        (0, 4, "padded", "so many threads"),
-        (256, 3, "padded", "so many entries"),
+        (512, 4, "padded", "number of threads"),
+        (48, 4, "padded", "number of threads"),
+        (0, 4, "padded", "number of threads"),
+        (256, 3, "padded", "number of entries"),
         (256, 4, "striped", "unknown split"),
     ],
 )

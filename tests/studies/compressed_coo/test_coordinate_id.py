@@ -50,12 +50,12 @@ def test_a_variants_row_has_the_columns_of_its_identity():
         ("CCOO/b96-k4-c1", "unknown schedule"),
         ("CCOO/b256-k4-c0", "unknown schedule"),
         ("CCOO/b256-k4-c1-ca", "unknown schedule"),
-        ("CSR-AoS-AoS/b256-k4-c1", "unknown layout"),
-        ("Pairs@rcm/b256-k4-c1", "unknown layout"),
-        ("Pairs/b32-k4-c1", "a block for each tile"),
-        ("Pairs@clustered/b256-k4-c2", "a block for each tile"),
-        ("Pairs/b256-k8-c1", "a block for each tile"),
-        ("/b256-k4-c1", "unknown layout"),
+        ("CSR-AoS-AoS/b256-k4-c1", "unknown coordinate layout"),
+        ("Pairs@rcm/b256-k4-c1", "unknown coordinate layout"),
+        ("Pairs/b32-k4-c1", "one block per tile"),
+        ("Pairs@clustered/b256-k4-c2", "one block per tile"),
+        ("Pairs/b256-k8-c1", "one block per tile"),
+        ("/b256-k4-c1", "unknown coordinate layout"),
     ],
 )
 def test_what_is_no_variant_is_one_message(text, message):

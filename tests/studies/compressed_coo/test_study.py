@@ -135,7 +135,7 @@ def test_a_variant_is_found_by_its_name_alone(campaign):
     assert [row.name for row in rows[:3]] == names[:3]
     assert all(row.error <= 1 for row in rows[:3])
     for name, message in (
-        ("ELL-AoS-AoS/static-64-1", "unknown layout"),
+        ("ELL-AoS-AoS/static-64-1", "unknown coordinate layout"),
         ("CCOO/static-64-1", "unknown schedule"),
         ("CCOO/b64-k1-c0", "unknown schedule"),
     ):
@@ -147,10 +147,10 @@ def test_layouts_are_those_asked_for():
     only = settings(layouts=("CCOO", "CCOO-aligned"))
     assert layouts_to_try(only, "paper") == ["CCOO"]
     assert layouts_to_try(only, "extended") == ["CCOO-aligned"]
-    with pytest.raises(ReproError, match="unknown layout"):
+    with pytest.raises(ReproError, match="unknown coordinate layout"):
         layouts_to_try(settings(layouts=("CSR-AoS-AoS",)), "paper")
     papers_alone = settings(layouts=("CCOO-aligned",)).model_copy(update={"space": "paper"})
-    with pytest.raises(ReproError, match="no layout to try"):
+    with pytest.raises(ReproError, match="no layout to measure"):
         layouts_to_try(papers_alone, "paper")
 
 

@@ -63,5 +63,5 @@ def test_spaces_are_searched_alone_or_together():
     ],
 )  # fmt: skip
 def test_what_is_no_way_is_refused(text):
-    with pytest.raises(ReproError, match="no way to filter"):
+    with pytest.raises(ReproError, match="unknown way to filter"):
         FilterId.parse(text)

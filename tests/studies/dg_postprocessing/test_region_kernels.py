@@ -159,10 +159,10 @@ def test_what_does_not_fit_is_refused(region_operands, region_modules, region_wo
     with pytest.raises(Unsupported, match="degree 2"):
         kernel.prepare(region_workspace(1))
     one = region_operands[1]
-    with pytest.raises(ReproError, match="do not fit"):
+    with pytest.raises(ReproError, match="do not match"):
         RegionOperands(one.field, one.regions, siac_kernel(2).pieces)
     for key in ("p3/ours", "p1/vector-w5", "p1", "p1/vector-w16x"):
-        with pytest.raises(ReproError, match="no module of regions"):
+        with pytest.raises(ReproError, match="unknown module of regions"):
             render_regions(templates, key, SM_90)
     with pytest.raises(ReproError, match="no block of this width"):
         render_regions(templates, "p2/vector-w150", CPU)

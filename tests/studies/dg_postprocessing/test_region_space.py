@@ -66,5 +66,5 @@ def test_memory_that_a_text_may_declare_is_not_given_by_the_launch():
     ["", "p1/vector-w0-r2-b1", "p3/vector-w16-r2-b1", "p1/lane-w2-r64-b4", "p1/vector-w016-r2-b1", "p1/other-w1-r2-b1"],
 )
 def test_what_is_no_kernel_is_refused(text):
-    with pytest.raises(ReproError, match="no kernel of regions"):
+    with pytest.raises(ReproError, match="unknown kernel of regions"):
         RegionId.parse(text)

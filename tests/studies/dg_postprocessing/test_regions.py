@@ -127,9 +127,9 @@ def test_lists_that_cannot_be_had_are_refused():
         with pytest.raises(ReproError, match=f"no {next(iter(wrong))} of regions"):
             make_regions(field, **wrong)
     for places in ([[0.5, 0.5, 1.5]], [[0.5, np.nan, 0.5]], np.empty((0, 3))):
-        with pytest.raises(ReproError, match="points outside"):
+        with pytest.raises(ReproError, match="points are outside"):
             make_regions(field, positions=np.array(places))
-    with pytest.raises(ReproError, match="no field for regions"):
+    with pytest.raises(ReproError, match="the field has no regions"):
         make_regions(type(field)(**{**vars(field), "periodic": False}))
 
 

@@ -81,7 +81,7 @@ def test_text_and_columns_say_every_parameter(target, scalar_bytes):
     ],
 )
 def test_what_is_no_kernel_is_one_message(text):
-    with pytest.raises(ReproError, match="no kernel of a bin") as refused:
+    with pytest.raises(ReproError, match="unknown kernel of a bin") as refused:
         KernelId.parse(text)
     assert (refused.value.expected, refused.value.actual) == ("such as AP/one/b1/hash-w4-s64-r64", text)
 
@@ -154,7 +154,7 @@ def test_products_and_set_ups_are_found_by_the_names_of_the_tables(templates, mo
     assert [find(name).name for name in names] == names
     with pytest.raises(ReproError, match=r"nothing of that name[\s\S]*AP/one[\s\S]*AP/own; did you mean AP/one\?"):
         find("AP/own")
-    with pytest.raises(ReproError, match="no kernel of a bin"):
+    with pytest.raises(ReproError, match="unknown kernel of a bin"):
         find("AP/one/b1/hush-w1-s64-r8")
 
 

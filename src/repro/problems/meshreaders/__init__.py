@@ -160,7 +160,7 @@ def parse(text: bytes, dtype: Any, count: int | None, subject: str) -> NDArray[A
                 values = np.fromstring(text, dtype, sep=" ")
             except (ValueError, DeprecationWarning):
                 raise Flaw(
-                    "the mesh is damaged: a word is no number",
+                    "the mesh is damaged: a word is not a number",
                     expected=f"{'whole ' if np.dtype(dtype).kind in 'iu' else ''}numbers of {subject}",
                     actual=_quoted(_no_number(text, np.dtype(dtype).kind)),
                 ) from None
@@ -205,7 +205,7 @@ def whole_numbers(values: NDArray[Any], subject: str) -> NDArray[np.int64]:
     if values.dtype.kind == "f":
         is_wrong = ~((values == np.trunc(values)) & (np.abs(values) < 2.0**63))
         if is_wrong.any():
-            raise Flaw("the mesh is damaged: a number is not whole", f"whole numbers of {subject}", values[is_wrong][0])
+            raise Flaw("the mesh is damaged: not an integer", f"whole numbers of {subject}", values[is_wrong][0])
     return values.astype(np.int64)
 
 

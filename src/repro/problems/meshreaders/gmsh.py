@@ -174,7 +174,7 @@ class Reader:
         while line := content.line():
             if not line.startswith(b"$"):
                 raise Flaw(
-                    "the mesh is damaged: there is something between two sections",
+                    "the mesh is damaged: there is text between two sections",
                     expected="a line that begins with $",
                     actual=repr(line[:40].decode(errors="replace")),
                 )
@@ -183,7 +183,7 @@ class Reader:
             if name in read:
                 if self._version == "1" and end.startswith(b"$End") and name != "MeshFormat":
                     raise Flaw(
-                        "the mesh file is damaged: it does not say its version",
+                        "the mesh file is damaged: it states no version",
                         expected="a section $MeshFormat before all others",
                         actual=f"${name}",
                     )
@@ -193,7 +193,7 @@ class Reader:
                     if not header:
                         raise truncated(end.decode(), "the end of the file")
                     raise Flaw(
-                        f"the mesh is damaged: ${name} has more in it than it says",
+                        f"the mesh is damaged: ${name} is longer than stated",
                         expected=end.decode(),
                         actual=repr(header[:40].decode(errors="replace")),
                     )
@@ -219,10 +219,10 @@ class Reader:
         major = version_text.split(".")[0]
         if major not in ("2", "4") or (major == "4" and version_text not in ("4", "4.0", "4.1")):
             raise Flaw(
-                "a version of Gmsh's format that is not read",
+                "unsupported version of Gmsh's format",
                 expected="1.0, 2.0 to 2.2, 4.0 or 4.1",
                 actual=version_text or "none",
-                todo="save it again by Gmsh: gmsh -0 -format msh41 -o new.msh old.msh",
+                todo="save it again with Gmsh: gmsh -0 -format msh41 -o new.msh old.msh",
             )
         self._has_partitions = version_text == "2.2"
         self._version = "2" if major == "2" else version_text if version_text == "4.1" else "4.0"
@@ -352,7 +352,7 @@ class Reader:
     def _check_sum(declared_count: int, actual_count: int, subject: str) -> None:
         if declared_count != actual_count:
             raise Flaw(
-                f"the mesh is damaged: its entities have more or fewer {subject} than it says",
+                f"the mesh is damaged: the number of {subject} of its entities is wrong",
                 expected=f"{declared_count:,} {subject}",
                 actual=f"{actual_count:,}",
             )
@@ -417,7 +417,7 @@ class Reader:
             kind, tags = int(first_row[1]), 3 if self._version == "1" else int(first_row[2])
             corners = self._corners(kind)
             if tags < 0 or (self._version == "1" and first_row[4] != corners):
-                raise Flaw("the mesh is damaged: an element has another number of nodes than its type",
+                raise Flaw("the mesh is damaged: an element has the wrong number of nodes for its type",
                            expected=corners, actual=f"element {first_row[0]}")  # fmt: skip
             leading_columns = 2 if self._version == "1" else 3
             width = leading_columns + tags + corners
@@ -444,7 +444,7 @@ class Reader:
         nodes = np.sort(rows[:, tags:], axis=1)
         if has_wrong_tags or (kind in _SIMPLICES and (nodes[:, 1:] == nodes[:, :-1]).any()):
             raise Flaw(
-                "the mesh is damaged: an element has a node twice, or another number of partitions than it says",
+                "the mesh is damaged: an element has a node twice, or the wrong number of partitions",
                 expected="number, type, number of tags, tags (a group, an entity, partitions), nodes that differ",
                 actual=f"elements of type {kind} with {tags} tags and {nodes.shape[1]} nodes",
             )
@@ -487,7 +487,7 @@ class Reader:
     def _corners(kind: int) -> int:
         if kind not in KINDS:
             raise Flaw(
-                "the mesh has elements of a type that is not read",
+                "the mesh has elements of an unsupported type",
                 expected="linear triangles or tetrahedra (types 2 and 4), and others of Gmsh's types beside them",
                 actual=f"type {kind}",
                 todo="export the whole mesh with linear triangles or tetrahedra (order 1)",
@@ -612,6 +612,6 @@ class _GroupReader(Reader):
                 "the mesh has no elements of this physical group",
                 expected=f"one of {', '.join(self._names)}" if self._names else "a group by its number",
                 actual=str(group),
-                todo="correct `group:`; Gmsh saves no elements without a group unless it is told to save all",
+                todo="correct `group:`; by default Gmsh saves only elements with a group",
             )
         return np.ascontiguousarray(points[node_numbers][:, :3], np.float64)

@@ -56,7 +56,7 @@ def _text(path: Path) -> Contents:
             return points, cells
         if not _KEYWORD.fullmatch(token):
             raise Flaw(
-                "the mesh is damaged: there are more numbers in a section than it says",
+                "the mesh is damaged: a section has more numbers than stated",
                 expected="the name of a section",
                 actual=repr(token[:40].decode(errors="replace")),
             )
@@ -74,7 +74,7 @@ def _text(path: Path) -> Contents:
             cells.append(Cells(kind, cell_kind, rows[:, :-1] - 1))
         elif _HIGHER.fullmatch(name) and content.peek() != b"0":
             raise Flaw(
-                "the mesh has cells of a kind that is not read",
+                "the mesh has cells of an unsupported kind",
                 expected="linear triangles or tetrahedra",
                 actual=token.decode(),
                 todo="export the whole mesh with linear triangles or tetrahedra (order 1)",
@@ -128,7 +128,7 @@ def _check_dimension(dimension: int) -> None:
             "the mesh has no vertices in three dimensions",
             expected="Dimension 3",
             actual=dimension,
-            todo="export it with three coordinates a vertex",
+            todo="export it with three coordinates per vertex",
         )
 
 

@@ -50,7 +50,7 @@ def read(path: Path, values: bool = False) -> Contents:
             )
         elif key and key not in _NAMES and _WITHOUT_KEY.match(line.strip()):
             raise Flaw(
-                "the mesh is damaged: a line begins with no keyword of the format",
+                "the mesh is damaged: a line does not begin with a keyword",
                 expected="v, f, or another keyword, and its numbers",
                 actual=line.strip()[:80].decode(errors="replace"),
             )
@@ -59,8 +59,8 @@ def read(path: Path, values: bool = False) -> Contents:
     if (sizes < 3).any():
         shortest = int(sizes.argmin())
         raise Flaw(
-            "the mesh has faces of less than three corners",
-            expected="f with three corners at least",
+            "the mesh has faces with fewer than three corners",
+            expected="f with at least three corners",
             actual=f"f {faces[shortest].decode(errors='replace').strip()[:80]} (number {shortest}, counted from 0)",
         )
     return points, split(sizes, _corners(faces, sizes, np.array(vertices_before, np.int64), len(points)), face)
@@ -82,10 +82,10 @@ def _points(vertices: list[bytes]) -> Floats:
     weights = numbers[starts[widths == 4] + 3]
     if (weights != 1).any():
         raise Flaw(
-            "the mesh has vertices with a weight, which are those of rational curves and surfaces",
+            "the mesh has weighted vertices, as used by rational curves and surfaces",
             expected="v x y z, or a weight of 1",
             actual=f"{np.count_nonzero(weights != 1)} vertices with another weight",
-            todo="divide the coordinates by it or leave it out, as is meant, or export polygons",
+            todo="divide the coordinates by it or remove it, whichever is meant, or export polygons",
         )
     return np.asarray(numbers[starts[:, None] + np.arange(3)])
 
@@ -95,7 +95,7 @@ def _corners(faces: list[bytes], sizes: Numbers, vertices_before: Numbers, count
     if _NO_CORNER.search(text):
         wrong_face = next((corners for corners in faces if _NO_CORNER.search(corners)), text)
         raise Flaw(
-            "the mesh has faces whose corners are no numbers",
+            "the mesh has faces whose corners are not numbers",
             expected="f with v, v/vt, v//vn or v/vt/vn for each corner",
             actual=f"f {wrong_face.decode(errors='replace')[:80]}",
         )

@@ -41,10 +41,10 @@ def read(path: Path, values: bool = False) -> Contents:
     header = _HEADER.match(lines[0])
     if header and header["more"]:
         raise Flaw(
-            "the OFF file is not one of three dimensions",
+            "the OFF file is not three-dimensional",
             expected="OFF, with ST, C or N before it",
             actual=header["kind"].decode(),
-            todo="export it with three coordinates a vertex",
+            todo="export it with three coordinates per vertex",
         )
     if header:
         lines[0] = lines[0][header.end() :]
@@ -54,7 +54,7 @@ def read(path: Path, values: bool = False) -> Contents:
         raise Flaw("the file is not OFF", expected="OFF in the first line", actual=repr(lines[0][:20]))
     if len(counts) not in (2, 3):
         raise Flaw(
-            "the OFF file does not say its size",
+            "the OFF file states no size",
             expected="numbers of vertices, faces and edges in a line",
             actual=lines[0][:40].decode(errors="replace") if lines else "the end of the file",
         )
@@ -65,7 +65,7 @@ def read(path: Path, values: bool = False) -> Contents:
         parts = f"{vertices + faces:,} lines, a vertex or a face each"
         if len(lines) - 1 < vertices + faces:
             raise truncated(parts, f"{len(lines) - 1:,}")
-        raise Flaw("the OFF file has more lines than it says", expected=parts, actual=f"{len(lines) - 1:,}")
+        raise Flaw("the OFF file has more lines than stated", expected=parts, actual=f"{len(lines) - 1:,}")
     return _points(lines[1 : 1 + vertices]), _faces(lines[1 + vertices :])
 
 
@@ -108,8 +108,8 @@ def _faces(lines: list[bytes]) -> list[Cells]:
     odd_faces = [i for i, face_tokens in enumerate(tokens) if sizes[i] >= len(face_tokens)]
     if odd_faces:
         raise Flaw(
-            "the mesh has faces with fewer corners than they say",
-            expected="the number of corners, and so many numbers of vertices",
+            "the mesh has faces with fewer corners than stated",
+            expected="the number of corners, and as many vertex numbers",
             actual=f"{lines[odd_faces[0]].decode(errors='replace')[:80]} (number {odd_faces[0]}, counted from 0)",
         )
     # a colour has three or four numbers, and some faces may have none

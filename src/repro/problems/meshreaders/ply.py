@@ -73,14 +73,14 @@ def read(path: Path, values: bool = False) -> Contents:
             cells = _faces(element, element_values)
         elif element.name == "tristrips" and element.count:
             raise Flaw(
-                "the surface is in strips of triangles",
+                "the surface consists of triangle strips",
                 expected="an element face",
                 actual="an element tristrips",
                 todo="export it with faces: open it in MeshLab and save it again",
             )
     if body.left and content[body.offset :].tobytes().strip(b" \n\r\0"):
         raise Flaw(
-            "the PLY file has more data than its header says",
+            "the PLY file has more data than its header states",
             expected=", ".join(f"{element.count} of {element.name}" for element in elements),
             actual=f"{body.left:,} {'bytes' if order else 'numbers'} more",
         )
@@ -128,7 +128,7 @@ def _header(raw: bytes) -> tuple[list[_Element], Order, int]:
 
 def _no_header(actual: str) -> Flaw:
     return Flaw(
-        "the mesh file has no complete header; it is truncated or of another format",
+        "the mesh file has no complete header; it is truncated or in another format",
         expected="a .ply file, whose header goes from ply to end_header",
         actual=actual,
     )

@@ -30,7 +30,7 @@ def read(path: Path, values: bool = False) -> Contents:
             raise truncated(f"{_HEAD} bytes, or text that begins with solid", f"{len(content):,} bytes")
         if len(content) < _HEAD + count * _RECORD.itemsize:
             raise truncated(expected, f"{len(content):,} bytes")
-        raise Flaw("the STL file has more in it than it says", expected, f"{len(content):,} bytes")
+        raise Flaw("the STL file is longer than stated", expected, f"{len(content):,} bytes")
     points, cells = np.unique(corners.reshape(-1, 3) + 0.0, axis=0, return_inverse=True)
     return points, [Cells("triangle", 2, cells.reshape(-1, 3).astype(np.int64))]
 
@@ -60,14 +60,14 @@ def _text(text: bytes) -> NDArray[np.float64]:
         raise truncated("endsolid behind the facets", "text without endsolid")
     if wrong_line:
         raise Flaw(
-            "the mesh is damaged: a line of the STL file is not where or what it should be",
+            "the mesh is damaged: a line of the STL file is invalid or out of place",
             expected="facets between solid and endsolid, three numbers a vertex",
             actual=wrong_line,
         )
     if len(kinds) % len(_PATTERN) or (np.array(kinds, np.int64).reshape(-1, len(_PATTERN)) != _PATTERN).any():
         raise Flaw(
-            "the mesh is damaged: the STL file has facets that are no triangles",
-            expected="facet, outer loop, three of vertex, endloop and endfacet, again and again",
+            "the mesh is damaged: the STL file has facets that are not triangles",
+            expected="facets of facet, outer loop, three lines of vertex, endloop and endfacet",
             actual=f"{len(corners):,} of vertex in {len(kinds):,} lines",
         )
     return parse(b" ".join(corners), np.float64, 3 * len(corners), "vertices").reshape(-1, 3, 3)

@@ -22,7 +22,7 @@ def read(path: Path, values: bool = False) -> Contents:
     header, cells = _table(path.with_suffix(".ele"), "cells", (4, 0))
     size = header[1]
     if size not in _KINDS:
-        raise Flaw("the .ele file has cells of a kind that is not read", expected="4 corners each", actual=size)
+        raise Flaw("the .ele file has cells of an unsupported kind", expected="4 corners each", actual=size)
     corners = whole_numbers(cells[:, 1 : 1 + size], "corners")
     return points, [Cells(*_KINDS[size], renumbered(corners, numbers, "vertices"))]
 
@@ -33,7 +33,7 @@ def _table(path: Path, subject: str, defaults: tuple[int, ...]) -> tuple[list[in
     tokens = content.line().split()
     if not tokens or len(tokens) > 1 + len(defaults):
         raise Flaw(
-            f"the first line of the {path.suffix} file is no header",
+            f"the first line of the {path.suffix} file is not a header",
             expected=f"the number of {subject}, and up to {len(defaults)} more",
             actual=b" ".join(tokens)[:80].decode(errors="replace") or "nothing",
         )
@@ -43,7 +43,7 @@ def _table(path: Path, subject: str, defaults: tuple[int, ...]) -> tuple[list[in
     rows = content.numbers(header[0] * width, np.float64, f"{subject} in the {path.suffix} file")
     if excess_word := content.token():
         raise Flaw(
-            f"the {path.suffix} file has more in it than its first line says",
+            f"the {path.suffix} file is longer than its first line states",
             expected=f"{header[0]:,} rows of {width} numbers",
             actual=f"{excess_word[:40].decode(errors='replace')} behind them",
         )

@@ -53,12 +53,12 @@ _KINDS = {
 def blocks(types: Numbers, sizes: Numbers, corners: Numbers, values: Mapping[str, Floats] | None = None) -> list[Cells]:
     """Return cells by kind, from types and numbers of corners `(c,)` and all corners; `Flaw` if they do not fit."""
     if len(types) != len(sizes):
-        raise Flaw("the mesh is damaged: cells and their types are not as many",
+        raise Flaw("the mesh is damaged: cells and their types differ in number",
                    expected=f"{len(sizes)} types", actual=len(types))  # fmt: skip
     unknown_types = np.setdiff1d(types, [0, *_KINDS])
     if unknown_types.size:
         raise Flaw(
-            "the mesh has cells of a type that is not read",
+            "the mesh has cells of an unsupported type",
             expected="triangles and polygons, or tetrahedra, and others of VTK's types beside them",
             actual=f"type {unknown_types[0]}",
             todo="export the whole mesh with linear triangles or tetrahedra",
@@ -72,7 +72,7 @@ def blocks(types: Numbers, sizes: Numbers, corners: Numbers, values: Mapping[str
         if corner_count and size != corner_count:
             assert block.positions is not None
             raise Flaw(
-                "the mesh is damaged: a cell has another number of corners than its type",
+                "the mesh is damaged: a cell has the wrong number of corners for its type",
                 expected=f"{corner_count} for a {kind}",
                 actual=f"{size} in cell {block.positions[0]} (counted from 0)",
             )
@@ -114,14 +114,14 @@ def read(path: Path, values: bool = False) -> Contents:
     if not header[0].removeprefix(b"\xef\xbb\xbf").lower().startswith(b"# vtk datafile version"):
         xml = header[0].startswith((b"<?xml", b"<VTKFile"))
         raise Flaw(
-            "the .vtk file is not one of VTK's old format",
+            "the .vtk file is not in VTK's legacy format",
             expected="a first line # vtk DataFile Version",
             actual=f"it starts with {header[0][:40]!r}",
             todo="name it .vtu, since it is XML" if xml else AGAIN,
         )
     kind = header[2].upper()
     if kind not in (b"ASCII", b"BINARY"):
-        raise Flaw("the VTK file does not say what it is", expected="ASCII or BINARY in line 3", actual=repr(header[2]))
+        raise Flaw("the VTK file states no encoding", expected="ASCII or BINARY in line 3", actual=repr(header[2]))
     binary = kind == b"BINARY"
     content = Content(path.read_bytes() if binary else load_text(path), 0, ">" if binary else "")
     for _ in range(3):
@@ -164,7 +164,7 @@ class _Reader:
                 self._dataset = self._token(tokens, 1).lower()
                 if self._dataset not in _DATASETS:
                     raise Flaw(
-                        "the VTK file has a kind of data that is not read",
+                        "the VTK file has an unsupported kind of data",
                         expected=", ".join(name.upper() for name in _DATASETS),
                         actual=tokens[1],
                         todo="export the surface as POLYDATA, the volume as UNSTRUCTURED_GRID",
@@ -354,7 +354,7 @@ class _Reader:
         """Return the cell data after checking that there is one value for each cell."""
         for name, array in self._values.items():
             if len(array) != count:
-                raise Flaw("the mesh is damaged: cells and their data are not as many",
+                raise Flaw("the mesh is damaged: cells and their data differ in number",
                            expected=f"{count} of {name}", actual=len(array))  # fmt: skip
         return self._values
 
@@ -368,7 +368,7 @@ class _Reader:
             step = self._grid.get("spacing", self._grid.get("aspect_ratio", np.ones(3)))
             if self._dataset == "structured_points":
                 if np.prod(np.array(sizes, float)) > max(1 << 20, len(self._content.content)):
-                    raise Flaw("a grid of points that the VTK file has no data for is not read",
+                    raise Flaw("a grid of points without data is not supported",
                                expected="a grid with data of its points or cells", actual=f"dimensions {sizes}",
                                todo="export the surface as POLYDATA")  # fmt: skip
                 self._axes = {axis: origin[i] + step[i] * np.arange(float(sizes[i])) for i, axis in enumerate("xyz")}

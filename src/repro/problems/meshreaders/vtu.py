@@ -67,7 +67,7 @@ def read(path: Path, values: bool = False) -> Contents:
         raise Flaw("the .vtu file is damaged", expected="XML of VTK", actual=error) from None
     if root.tag != "VTKFile" or root.get("type") != "UnstructuredGrid":
         raise Flaw(
-            "the .vtu file has a kind of data that is not read",
+            "the .vtu file has an unsupported kind of data",
             expected='VTKFile type="UnstructuredGrid"',
             actual=f"{root.tag} type={root.get('type')}",
             todo="save it as an unstructured grid (.vtu), or a surface as .vtk, .ply or .stl",
@@ -82,7 +82,7 @@ class _Reader:
         self._head = np.dtype(_TYPES.get(root.get("header_type", "UInt32"), "V1"))
         packing = root.get("compressor")
         if not self._order or self._head.kind != "u" or (packing and packing not in _COMPRESSORS):
-            raise Flaw("the .vtu file is kept in a form that is not read",
+            raise Flaw("the .vtu file is in an unsupported form",
                        expected=f"byte_order {' or '.join(_ORDERS)}, header_type UInt32 or UInt64, compressor "
                        f"{', '.join(_COMPRESSORS)} or none",
                        actual=", ".join(f"{key} {text}" for key, text in root.attrib.items()),
@@ -244,7 +244,7 @@ class _Stream:
                 # If only the header is encoded in this stream, its padding follows the requested bytes.
                 content = base64.b64decode(text, validate=True)[skipped_bytes : skipped_bytes + count]
             except (binascii.Error, ValueError) as error:
-                raise Flaw(f"the mesh is damaged: {self._name} is no base64", actual=error) from None
+                raise Flaw(f"the mesh is damaged: {self._name} is not base64", actual=error) from None
         if len(content) != count:
             raise truncated(f"{count:,} bytes of {self._name}", f"{len(content):,}")
         return content

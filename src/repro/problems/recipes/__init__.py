@@ -46,7 +46,7 @@ def load_package(module: str) -> Any:
         raise _missing(module, error) from None
     except OSError as error:  # Gmsh's Python module loads a shared library
         raise ReproError(
-            f"{module} is installed, but a library of the system that it needs is not",
+            f"{module} is installed, but a system library that it needs is not",
             actual=error,
             todo=f"on Debian or Ubuntu: apt-get install {' '.join(GMSH_LIBRARIES)}",
         ) from None

@@ -98,11 +98,11 @@ def _by_kernel(schedules: Sequence[Schedule], target: Target) -> dict[str, Sched
         other = unique.get(name, schedule)
         if replace(other, blocks_per_sm=schedule.blocks_per_sm) != schedule:
             raise ReproError(
-                "two schedules have one kernel name, so that one of them would not be compiled",
+                "two schedules have the same kernel name, so one of them would not be compiled",
                 where=name,
-                expected="a name that differs where any field but blocks_per_sm does",
+                expected="different names for schedules that differ in any field except blocks_per_sm",
                 actual=f"{other!r} and {schedule!r}",
-                todo="write the field that differs into `Schedule.shape` or `kernel_name`",
+                todo="include the differing field in `Schedule.shape` or `kernel_name`",
             )
         unique[name] = schedule
     return unique
@@ -224,11 +224,11 @@ def _require_shared_memory(schedule: Schedule, entry_bytes: int) -> None:
     needed = threads * (_lane_stride(schedule) * entry_bytes + RUN_OF_LANE)
     if needed > STATIC_SHARED:
         raise ReproError(
-            "a schedule that needs more shared memory than a kernel has",
+            "the schedule needs more shared memory than a kernel may use",
             where=schedule,
             expected=f"at most {STATIC_SHARED:,} bytes",
             actual=f"{needed:,} bytes for the products of {threads} threads, of {entry_bytes} bytes each",
-            todo="name fewer threads per block, or fewer entries in flight",
+            todo="use fewer threads per block or fewer entries in flight",
         )
 
 
@@ -303,7 +303,7 @@ def _render_pairs(
     algebra = get_entry(entry)
     if not algebra.members:
         raise ReproError(
-            "a matrix without values has no pairs to store once",
+            "a matrix without values has no pairs of values",
             where=f"{layout} of the entry {entry}",
             todo="choose another layout; `repro list layouts` prints all",
         )

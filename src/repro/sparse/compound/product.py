@@ -160,7 +160,7 @@ class CallOfEachStream:
     def _new(self, key: tuple[int, int]) -> tuple[Lock, Call]:
         with self._device.current():  # allocating needs it, and who closes has it
             if self._closed:
-                raise LaunchError("the memory of the kernel's arguments was released")
+                raise LaunchError("the memory of the kernel's arguments was freed")
             if key not in self._calls:
                 lock, scratch = self._scratches.of(key)
                 self._calls[key] = lock, self._bind(scratch)

@@ -155,12 +155,12 @@ class Layout:
                 f"vector one of {', '.join(VECTOR)}, and after it, where rows are reordered, "
                 f"{', '.join(f'@{ordering}' for ordering in ORDERINGS[1:])}",
                 actual=f"{text}{suggestion(text, near)}",
-                todo="spell it as the papers do, for example Sl-32-SoA-AoS; `repro list layouts` prints all",
+                todo="write it as the papers do, for example Sl-32-SoA-AoS; `repro list layouts` prints all",
             )
         permuted = [*CLUSTERED, WIDE_SLICES, *(TILE_ROWS if ordering == "clustered" else ())]
         if layout.permutes_rows and outer not in permuted:
             raise ReproError(
-                f"this format is not stored with rows in the order {ordering}",
+                f"this format does not support the row order {ordering}",
                 expected=f"one of {', '.join(permuted)}",
                 actual=text,
             )
@@ -492,7 +492,7 @@ class VariantId(BaseId):
                 expected="kind-n_t-n_b, kind static, dynamic, direct, chunk or split, after it -w and -u with numbers, "
                 "-cg, -cs or -el, and -p, -a or -f; or -rolled alone, of static and dynamic",
                 actual=schedule_text,
-                todo="spell the variant as the tables do, for example Sl-32-SoA-AoS/static-256-4",
+                todo="write the variant as in the tables, for example Sl-32-SoA-AoS/static-256-4",
             )
         schedule = Schedule(
             parts["kind"],
@@ -527,7 +527,7 @@ class VariantId(BaseId):
                 "-f for pairs; for others no word of loads beside -a, whose copies have none",
                 schedule,
             ),
-            "pairs have a block for each tile": (
+            "pairs use one block per tile": (
                 rows and (schedule.kind != DIRECT or schedule.block_size != rows * schedule.width),
                 f"{DIRECT}-{rows}-… for one thread to a row, {DIRECT}-{2 * rows}-…-w2 for two, and so on", schedule,
             ),
@@ -597,8 +597,8 @@ def fitting(id: VariantId, target: Target) -> VariantId:
     }
     if unmet := next((words for words, met in requirements.items() if not met), None):
         raise ReproError(
-            f"a schedule that {target.name} cannot hold: {unmet}",
+            f"{target.name} does not support the schedule: {unmet}",
             where=id,
-            todo="name another schedule, or another target",
+            todo="choose another schedule or another target",
         )
     return id

@@ -123,9 +123,9 @@ def check_capacity(capacity: int, where: str = "dynamic matrix") -> int:
     """Return a capacity in entries; raise `ReproError` if 32-bit offsets cannot address it."""
     if capacity > MAX_ENTRIES:
         raise ReproErrorOfValue(
-            "more entries than a dynamic matrix can hold",
+            "a dynamic matrix cannot hold so many entries",
             where=where,
-            expected=f"at most {MAX_ENTRIES:,}, its slack included",
+            expected=f"at most {MAX_ENTRIES:,}, including slack",
             actual=f"{capacity:,}",
         )
     return capacity
@@ -162,7 +162,7 @@ def lay_out(
     capacity = check_capacity(required if capacity is None else capacity)
     if capacity < required:
         raise ReproErrorOfValue(
-            "the matrix does not fit into its buffer", expected=f"room for {required:,} entries", actual=f"{capacity:,}"
+            "the matrix does not fit in its buffer", expected=f"room for {required:,} entries", actual=f"{capacity:,}"
         )
     pitch = table_pitch(rows)
     table = np.zeros(segments * pitch, np.int32)

@@ -76,12 +76,12 @@ def _preparation() -> Iterator[None]:
         yield
     except OutOfDeviceMemory as error:
         raise ReproError(
-            "there is no memory to sort a batch in; nothing was done", actual=error, todo="insert or delete it in parts"
+            "not enough memory to sort a batch; nothing was changed", actual=error, todo="split it into parts"
         ) from None
 
 
 def released_error() -> ReproError:
-    return ReproError("the matrix is closed", todo="make a new one")
+    return ReproError("the matrix is closed", todo="create a new one")
 
 
 class DynamicMatrix:
@@ -209,10 +209,10 @@ class DynamicMatrix:
                 self._move(slack, None, capacity)
             except OutOfDeviceMemory as error:
                 raise ReproError(
-                    "there is no memory to bring the matrix together in",
-                    expected="room for a second buffer",
+                    "not enough memory to defragment the matrix",
+                    expected="memory for a second buffer",
                     actual=error,
-                    todo="use `tidy`, which works within the buffer; or make the capacity smaller",
+                    todo="use `tidy`, which works within the buffer, or a smaller capacity",
                 ) from None
 
     def tidy(self, min_segments: int | None = None) -> None:
@@ -333,8 +333,8 @@ class DynamicMatrix:
         requested_entries = count + self.slack * min(count, self._storage.shape[0])
         if requested_entries >= MAX_ENTRIES:
             raise ReproErrorOfValue(
-                "the batch is too large to be inserted at once",
-                expected=f"fewer than {MAX_ENTRIES:,} entries with the slack of the rows that they are for",
+                "the batch is too large for one insertion",
+                expected=f"fewer than {MAX_ENTRIES:,} entries, including the slack of their rows",
                 actual=f"{requested_entries:,}",
                 todo="insert it in parts",
             )
@@ -347,7 +347,7 @@ class DynamicMatrix:
     def _index_error(self, count: int) -> ReproError:
         rows, columns = self._storage.shape
         return ReproErrorOfValue(
-            "entries lie outside of the matrix; nothing was done",
+            "entries are outside the matrix; nothing was changed",
             expected=f"rows from 0 to {rows - 1} and columns from 0 to {columns - 1}",
             actual=f"{count:,} entries elsewhere",
         )

@@ -41,10 +41,10 @@ def for_problem(entry: str, backend: str, ordering: str = "natural") -> list[Pro
             if runnable.name in providers_by_name:
                 modules = [author.__module__ for author in (providers_by_name[runnable.name][1], provider)]
                 raise ReproError(
-                    "two baselines of one name",
+                    "two baselines have the same name",
                     where=runnable.name,
                     actual=f"one of {modules[0]}, one of {modules[1]}",
-                    todo="rename one of them, or remove the package that has it",
+                    todo="rename one of them, or remove the package that defines it",
                 )
             providers_by_name[runnable.name] = runnable, provider
     return [runnable for runnable, _ in providers_by_name.values()]

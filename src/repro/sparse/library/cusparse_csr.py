@@ -60,7 +60,7 @@ class GpuCsr:
         Other dtypes than float32 and float64, and sizes beyond 32-bit indices, raise `ReproError`.
         """
         if matrix.dtype.type not in DTYPES.values():
-            raise ReproError("a matrix of an unknown precision", expected="float32 or float64", actual=matrix.dtype)
+            raise ReproError("unknown precision of a matrix", expected="float32 or float64", actual=matrix.dtype)
         if max(matrix.nnz, *matrix.shape) > MAX_CSR_ENTRIES:
             raise ReproError(
                 "the matrix is too large for 32-bit indices",

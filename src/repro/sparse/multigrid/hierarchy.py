@@ -533,11 +533,11 @@ def _check(a: Storage, vectors: NDArray[np.floating] | None, unknowns: int) -> N
             "multigrid needs a square matrix",
             expected="as many columns as rows",
             actual=a.shape,
-            todo="solve the normal equations, whose matrix is `A.T @ A`, or take `scipy.sparse.linalg.lsqr`",
+            todo="solve the normal equations, with matrix `A.T @ A`, or use `scipy.sparse.linalg.lsqr`",
         )
     if unknowns < 1 or a.shape[0] % unknowns:
         raise ReproErrorOfValue(
-            "the unknowns of a node do not divide the rows",
+            "the number of rows is not a multiple of the unknowns per node",
             where="unknowns",
             expected=f"a divisor of {a.shape[0]}",
             actual=unknowns,
@@ -546,7 +546,7 @@ def _check(a: Storage, vectors: NDArray[np.floating] | None, unknowns: int) -> N
         return
     if vectors.ndim != 2 or vectors.shape[0] != a.shape[0] or not vectors.shape[1]:
         raise ReproErrorOfValue(
-            "the near null space does not fit", expected=f"({a.shape[0]}, k)", actual=tuple(vectors.shape)
+            "the near null space has the wrong shape", expected=f"({a.shape[0]}, k)", actual=tuple(vectors.shape)
         )
 
 

@@ -49,7 +49,7 @@ class MultigridSettings:
         for name, (sensible, expected) in limits.items():
             if not sensible:
                 raise ReproErrorOfValue(
-                    "a setting of multigrid makes no sense", where=name, expected=expected, actual=getattr(self, name)
+                    "a multigrid setting is out of range", where=name, expected=expected, actual=getattr(self, name)
                 )
 
 
@@ -170,7 +170,9 @@ def tentative(
     """
     n, (rows, k) = len(aggregates), near_null.shape
     if not n or rows % n:
-        raise ReproErrorOfValue("the near null space does not fit", expected=f"a multiple of {n} rows", actual=rows)
+        raise ReproErrorOfValue(
+            "the near null space has the wrong shape", expected=f"a multiple of {n} rows", actual=rows
+        )
     unknowns, count = rows // n, int(aggregates.max(initial=-1)) + 1
     values = np.zeros((rows, k))
     coarse = np.zeros((count * k, k))
@@ -362,7 +364,7 @@ class Smoother:
             )
         if self.degree not in SMOOTHER_DEGREES:
             raise ReproErrorOfValue(
-                "a setting of multigrid makes no sense",
+                "a multigrid setting is out of range",
                 where="degree",
                 expected=f"{SMOOTHER_DEGREES[0]} to {SMOOTHER_DEGREES[-1]}",
                 actual=self.degree,

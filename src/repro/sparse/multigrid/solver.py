@@ -472,7 +472,7 @@ class Solver(Owner):
         x = shifted(scaled_x, exponent)
         if np.isfinite(scaled_x).all() and not np.isfinite(x).all():
             raise ReproErrorOfValue(
-                f"the solution is beyond {self._dtype}",
+                f"the solution is out of range for {self._dtype}",
                 where="x",
                 expected=f"numbers up to {np.finfo(self._dtype).max:.3g}",
                 actual=f"{np.abs(scaled_x).max():.3g} times 2**{exponent}",
@@ -520,10 +520,10 @@ def check_finite(vector: NDArray[Any], subject: str) -> None:
 
 def _too_far() -> ReproError:
     return ReproErrorOfValue(
-        "the iteration has nowhere to start from",
+        "x0 is too large to start from",
         where="x0",
-        expected="an x0 whose residual b - A x0 can be held against b",
-        actual="one that is larger by more than the range of numbers",
+        expected="an x0 whose residual b - A x0 is comparable with b",
+        actual="a residual that overflows relative to b",
         todo="start from 0",
     )
 
@@ -541,6 +541,7 @@ def _definiteness_error(step: int, curvature: float, cycle_product: float) -> Re
                 where=f"step {step}",
                 expected=f"{product} above 0",
                 actual=f"{number:.3g}",
-                todo="solve for -A where that is positive definite, or give `ml.aspreconditioner()` to another solver",
+                todo="if -A is positive definite, solve with -A; otherwise pass `ml.aspreconditioner()` to another "
+                "solver",
             )
     return None

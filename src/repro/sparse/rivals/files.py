@@ -60,11 +60,11 @@ def rival_files(rival: Rival) -> tuple[Path, ...]:
     spec = PathFinder.find_spec(module.partition(".")[0], search_path())
     if spec is None or (spec.origin is None and not spec.submodule_search_locations):
         raise ReproError(
-            "no such module of a rival",
+            "no such module of the rival",
             where=f"rivals: {rival.name}: python",
-            expected="a module in the current folder or in the environment, or the path of a .py file",
+            expected="a module in the current folder or environment, or the path of a .py file",
             actual=module,
-            todo="correct the name, or install what has it",
+            todo="correct the name, or install the package",
         )
     folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
     paths = [path for folder in folders for path in folder.rglob(f"*{PYTHON}")]
@@ -75,7 +75,7 @@ def _existing_file(rival: Rival, form: str, text: str) -> Path:
     path = Path(text).expanduser()
     if not path.is_file():
         raise MissingFileError(
-            "no such file of a rival",
+            "no such file of the rival",
             path=text,
             where=f"rivals: {rival.name}: {form}",
             actual=nearest_file(path) or path,

@@ -186,7 +186,7 @@ class BiCGSTAB(Owner):
     def load(self, b: NDArray[np.floating]) -> None:
         """Copy the right-hand side `(n,)`, in the order of the product's vectors, to the device."""
         if b.shape != (self._n,):
-            raise ReproError("the right-hand side has another size", expected=(self._n,), actual=b.shape)
+            raise ReproError("the right-hand side has the wrong size", expected=(self._n,), actual=b.shape)
         self._device.write(self._b, np.ascontiguousarray(b, self._dtype))
 
     def begin(self) -> None:
@@ -228,8 +228,8 @@ class BiCGSTAB(Owner):
         """
         if check_every < 1 or max_iterations < 0:
             raise ReproError(
-                "so few iterations cannot be done",
-                expected="max_iterations of 0, check_every of 1 at least",
+                "too few iterations",
+                expected="max_iterations of at least 0 and check_every of at least 1",
                 actual=(max_iterations, check_every),
             )
         self.load(b)

@@ -162,7 +162,7 @@ def assign_rows(
             "the matrix is too large for a persistent solver",
             expected=f"at most {MAX_SLOTS:,} slots",
             actual=f"{n_steps * LANES:,}",
-            todo="solve with SciPy and the operator's product",
+            todo="use a SciPy solver with the operator's product",
         )
     columns, values = _fill(matrix, dtype, cut)
     scale, smallest_diagonal = invert_diagonal(matrix, dtype)

@@ -64,7 +64,7 @@ class Factors:
 
 def too_many(entries: int) -> ReproError:
     return ReproErrorOfValue(
-        "the product has more entries than a matrix can hold",
+        "the product has too many entries for a matrix",
         expected=f"at most {MAX_ENTRIES:,}",
         actual=f"up to {entries:,}",
     )

@@ -422,12 +422,12 @@ def _check_layouts(settings: StudySettings, entries: Iterable[str]) -> None:
             ) from None
         if str(layout) not in known_layouts:
             raise ReproError(
-                "a layout that is not in the space",
+                "the layout is not in the space",
                 where=where,
                 expected=f"for `space: {', '.join(settings.spaces)}` and these problems one of "
                 f"{', '.join(sorted(known_layouts))}",
                 actual=text,
-                todo="`repro list layouts` prints all; what it calls ours is in `space: extended`",
+                todo="`repro list layouts` prints all; those marked ours are in `space: extended`",
             )
 
 

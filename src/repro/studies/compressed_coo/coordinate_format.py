@@ -59,13 +59,13 @@ class Chunking:
     def __post_init__(self) -> None:
         if self.threads not in range(WARP, MAX_THREADS + 1, WARP):
             raise ReproError(
-                "a chunk cannot have so many threads",
+                "invalid number of threads of a chunk",
                 expected=f"a multiple of {WARP}, {MAX_THREADS} at most",
                 actual=self.threads,
             )
         if self.entries not in ENTRIES_PER_THREAD:
             raise ReproError(
-                "a thread cannot have so many entries", expected=f"one of {ENTRIES_PER_THREAD}", actual=self.entries
+                "invalid number of entries per thread", expected=f"one of {ENTRIES_PER_THREAD}", actual=self.entries
             )
         if self.split not in get_args(Split):
             raise ReproError("unknown split", expected=", ".join(get_args(Split)), actual=self.split)

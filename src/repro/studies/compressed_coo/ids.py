@@ -131,16 +131,16 @@ class CoordinateId(BaseId):
             or int(parts["entries"]) not in ENTRIES_PER_THREAD
         ):
             raise ReproError(
-                "unknown schedule of a layout of coordinates",
+                "unknown schedule of a coordinate layout",
                 expected="bB-kK-cC: B threads (32, 64, 128, 256), K slots of each (1, 2, 4, 8), C ≥ 1 chunks a block",
                 actual=schedule,
-                todo="spell the variant as the tables do, for example CCOO/b256-k4-c1",
+                todo="write the variant as in the tables, for example CCOO/b256-k4-c1",
             )
         blocking = Blocking(int(parts["threads"]), int(parts["entries"]), int(parts["chunks"]), parts["load"] or "ca")
         is_tile = blocking.threads in TILES and blocking.entries in RUNS and blocking.chunks == 1
         if layout in PAIRS and not is_tile:
             raise ReproError(
-                "pairs have a block for each tile",
+                "pairs use one block per tile",
                 where=text,
                 expected=f"bB-kK-c1 with B, the rows of a tile, one of {', '.join(map(str, TILES))}, and K one of "
                 f"{', '.join(map(str, RUNS))}",
@@ -174,5 +174,5 @@ def check_layout(layout: str) -> str:
         There is no layout of this name.
     """
     if layout not in SPLITS:
-        raise ReproError("unknown layout of coordinates", expected=f"one of {', '.join(SPLITS)}", actual=layout)
+        raise ReproError("unknown coordinate layout", expected=f"one of {', '.join(SPLITS)}", actual=layout)
     return layout

@@ -175,7 +175,7 @@ class CompressedCoo(Study):
         )
         if unknown_layouts:
             raise ReproError(
-                "unknown layout of coordinates",
+                "unknown coordinate layout",
                 where=f"studies.{NAME}.layouts",
                 expected=f"for `space: {', '.join(settings.spaces)}` one of {', '.join(available_layouts)}",
                 actual=", ".join(unknown_layouts),
@@ -325,7 +325,7 @@ def layouts_to_try(settings: StudySettings, space: Space) -> list[str]:
     selected_layouts = list(SPLITS) if settings.layouts == "all" else list(map(check_layout, settings.layouts))
     if not any(name in PAPERS or EXTENDED in settings.spaces for name in selected_layouts):
         raise ReproError(
-            "no layout to try",
+            "no layout to measure",
             where=f"studies.{NAME}.layouts",
             expected=f"one of {', '.join(PAPERS)}, or `space: extended`",
             actual=", ".join(selected_layouts),

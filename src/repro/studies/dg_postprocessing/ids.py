@@ -71,7 +71,7 @@ class FilterId(FieldId):
             id = cls(match["way"], int(match["threads"]), float(match["cell"]), int(match["blocks"]))  # type: ignore[arg-type]
             if all((id.threads, id.cell, id.blocks)) and str(id) == text:
                 return id
-        raise ReproError("no way to filter", expected="such as edges-t64-c0.5-b16", actual=text)
+        raise ReproError("unknown way to filter", expected="such as edges-t64-c0.5-b16", actual=text)
 
     @property
     def space(self) -> Space:
@@ -171,7 +171,7 @@ class RegionId(FieldId):
             )
             if sizes and right and str(id) == text:
                 return id
-        raise ReproError("no kernel of regions", expected="such as p1/vector-w18-r4-b8", actual=text)
+        raise ReproError("unknown kernel of regions", expected="such as p1/vector-w18-r4-b8", actual=text)
 
     @property
     def space(self) -> Space:

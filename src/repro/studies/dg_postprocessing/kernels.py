@@ -41,7 +41,7 @@ def render_regions(templates: Path, key: str, target: Target) -> str:
     match = _KEY.fullmatch(key)
     degree, width = (int(part or 0) for part in match.groups()[:2]) if match else (0, 0)
     if degree not in REGION_DEGREES or (width and width not in WIDTHS[degree]):
-        raise ReproError("no module of regions", expected="such as p1/vector-w18 or p2/ours", actual=key)
+        raise ReproError("unknown module of regions", expected="such as p1/vector-w18 or p2/ours", actual=key)
     common = {
         "dialect": target.dialect,
         "title": f"{STUDY_NAME}: integrals of regions, {key}",
@@ -72,7 +72,7 @@ def _render_vector(templates: Path, degree: int, width: int, target: Target, com
     ]
     if not ids:
         raise ReproError(
-            "no block of this width fits on the target",
+            "no block of this width fits the target",
             where=region_module_key(degree, "vector", width),
             expected=f"{target.threads_per_block} threads, {target.shared_bytes} bytes of shared memory at the most",
         )

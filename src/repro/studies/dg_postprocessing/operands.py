@@ -354,7 +354,7 @@ class RegionOperands:
         degree, shape = self.regions.degree, (self.regions.width, self.regions.degree + 1)
         if self.field.degree != degree or self.pieces.shape != shape:
             raise ReproError(
-                "field, regions and kernel do not fit",
+                "field, regions and kernel do not match",
                 where=self.field.name,
                 expected=f"a field of degree {degree} and pieces {shape}",
                 actual=f"degree {self.field.degree}, pieces {self.pieces.shape}",

@@ -255,7 +255,7 @@ def make_regions(
     """
     if field.dimension != 3 or not field.periodic:
         actual = f"{field.dimension} dimensions, {'' if field.periodic else 'not '}periodic"
-        raise ReproError("no field for regions", where=field.name, expected="3 dimensions, periodic", actual=actual)
+        raise ReproError("the field has no regions", where=field.name, expected="3 dimensions, periodic", actual=actual)
     corners = field.vertices[field.cells]
     edge = float((corners.max(axis=1) - corners.min(axis=1)).max()) if h is None else h
     degree = field.degree if degree is None else degree
@@ -270,7 +270,7 @@ def make_regions(
     ).any(axis=1)
     if is_outside.any() or not len(positions):
         first = f"point {int(np.argmax(is_outside))}, {positions[is_outside][0]}" if len(positions) else "no points"
-        raise ReproError("points outside the domain", where=field.name, expected="points within", actual=first)
+        raise ReproError("points are outside the domain", where=field.name, expected="points within", actual=first)
     rows: list[Floats] = []
     cells: list[NDArray[np.int32]] = []
     missing_count = count or None
@@ -289,7 +289,7 @@ def make_regions(
             where=field.name,
             expected=count,
             actual=count - missing_count,
-            todo="ask for fewer, or for 0: all that there are",
+            todo="request fewer, or 0 for all",
         )
     all_rows, all_cells = np.concatenate(rows), np.concatenate(cells)
     order = np.argsort(all_cells, kind="stable")

@@ -242,7 +242,7 @@ def make_region_operands(problem: Field, precision: str, seed: int) -> RegionOpe
         )
     if problem.degree not in REGION_DEGREES:
         raise ReproError(
-            "no kernels for a field of this degree in three dimensions",
+            "there are no kernels for a three-dimensional field of this degree",
             where=f"studies.{STUDY_NAME}.problems: {problem.name}",
             expected=" or ".join(map(str, REGION_DEGREES)),
             actual=problem.degree,
@@ -344,9 +344,9 @@ class DgPostprocessing(Study):
             raise ReproError(
                 "fields are filtered in double precision only",
                 where=f"studies.{STUDY_NAME}.precisions",
-                expected="[double]: the text has no other",
+                expected="[double]; the paper has no other",
                 actual=", ".join(other_precisions),
-                todo="set `precisions: [double]`, or leave the key out",
+                todo="set `precisions: [double]`, or remove the key",
             )
         for problem in problems:
             degree, degrees = outline_degree(problem), REGION_DEGREES if is_in_space(problem) else PLANE_DEGREES
@@ -362,11 +362,11 @@ class DgPostprocessing(Study):
         )
         if unknown_layouts or not settings.layouts:
             raise ReproError(
-                "no such way to filter a field in the plane",
+                "unknown way to filter a field in the plane",
                 where=f"studies.{STUDY_NAME}.layouts",
                 expected=f"for `space: {', '.join(settings.spaces)}` some of {', '.join(available_layouts)}",
                 actual=", ".join(unknown_layouts) or "none",
-                todo="name others, or leave the key out",
+                todo="name others, or remove the key",
             )
 
     def modules(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
@@ -385,7 +385,7 @@ class DgPostprocessing(Study):
         # modules for a field from a file are those of triangles: they are compiled before the file is read
         if problem.origin.get("checksum", {}).get("state") == "own":
             raise ReproError(
-                "fields on tetrahedra are taken only where the registry makes them",
+                "fields on tetrahedra must come from the registry",
                 where=f"studies.{STUDY_NAME}.problems: {problem.name}",
                 expected="a file with triangles, or a registered field of the kind cubes",
                 actual=f"a file with {len(problem.cells)} tetrahedra",

@@ -87,7 +87,7 @@ class ProductId(BaseId):
         schedule = Schedule.parse(f"{schedule_text}-exact" if is_default else schedule_text)
         id = cls("dcsr" if state else "csr", state, replace(schedule, exact=False) if is_default else schedule)
         if not id.is_possible:
-            raise ReproError("there is no such product", expected="a schedule that fits the state", actual=text)
+            raise ReproError("unknown product", expected="a schedule that fits the state", actual=text)
         return id
 
     @property

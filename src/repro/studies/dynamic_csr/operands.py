@@ -572,11 +572,11 @@ def make_operands(problem: Updates, precision: str, seed: int) -> GraphOperands:
     is_overflow = ~(magnitude <= max_number)
     if is_overflow.any():
         raise ReproError(
-            f"values or products are too large for {precision} precision",
+            f"values or products are out of range for {precision} precision",
             where=problem.name,
             expected=f"|A||x| of at most {max_number:.3g}",
             actual=f"{np.count_nonzero(is_overflow)} of {shape[0]} rows’ are larger",
-            todo="leave single out of the study's `precisions`, or scale the matrix"
+            todo="remove single from the study's `precisions`, or scale the matrix"
             if precision == "single" else "scale the matrix",
         )  # fmt: skip
     bound = (np.diff(grown_matrix.indptr) + 2) * float(np.finfo(dtype).eps) * magnitude

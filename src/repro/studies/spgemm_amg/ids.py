@@ -104,7 +104,7 @@ class KernelId(BaseId):
             right = groups["product"] in PRODUCTS and groups["mode"] in get_args(BinMode) and int(groups["bin"]) < BINS
             if right and groups["method"] in shapes and (groups["method"] == "dense") == (not sizes[0]):
                 return cls(groups["product"], groups["mode"], int(groups["bin"]), shapes[groups["method"]])  # type: ignore[arg-type]
-        raise ReproError("no kernel of a bin", expected="such as AP/one/b1/hash-w4-s64-r64", actual=text)
+        raise ReproError("unknown kernel of a bin", expected="such as AP/one/b1/hash-w4-s64-r64", actual=text)
 
     @property
     def space(self) -> Space:

@@ -81,12 +81,12 @@ def register(outer: Outer) -> Outer:
     registered_format = _REGISTRY.get(outer.name)
     if registered_format is not None:
         raise ReproError(
-            "an outer format of this name is there already",
+            "an outer format of this name already exists",
             where=outer.name,
             actual=f"one of the template {registered_format.template}.j2",
         )
     if not re.fullmatch(r"[A-Za-z0-9]+(-[A-Za-z0-9]+)*", outer.name):
-        raise ReproError("no name of a format", expected="letters, digits, single hyphens", actual=outer.name)
+        raise ReproError("not a valid name for a format", expected="letters, digits, single hyphens", actual=outer.name)
     _REGISTRY[outer.name] = outer
     return outer
 

@@ -1,4 +1,4 @@
-"""Figures: every file of this folder is imported and registers its own."""
+"""Figures of compound entries: every module of this folder is imported and registers its own."""
 
 from __future__ import annotations
 
