@@ -164,10 +164,15 @@ def tally(study: str, campaign: str) -> str:
 
 
 def verdict(*judged: str) -> str:
-    """Return how many claims of all `campaign/study` have which verdict, `Of 9 claims 6 hold, 2 weaker, 1 reversed`."""
+    """Count the verdicts on the claims of all `campaign/study`: `Of 9 claims, 6 hold, 2 are weaker and 1 reversed`."""
     counts = {"holds": 0, **_counts(*judged)}
     apart = counts.pop(str(Verdict.BY_CONSTRUCTION), 0)
-    text = f"Of {sum(counts.values())} claims {', '.join(verdict_count(verdict, n) for verdict, n in counts.items())}"
+    hold, *others = (verdict_count(verdict, n) for verdict, n in counts.items())
+    if others:
+        others[0] = others[0].replace(" ", " is " if others[0].startswith("1 ") else " are ", 1)
+    text = (
+        f"Of {sum(counts.values())} claims, {', '.join([hold, *others[:-1]])}{f' and {others[-1]}' if others else ''}"
+    )
     return f"{text}; {apart} more follow from definitions" if apart else text
 
 
