@@ -178,19 +178,23 @@ def judged(claim: pd.Series[object]) -> str:
 
 def tally(study: str, campaign: str) -> str:
     """Return how many statements have which verdict, `6 hold, 2 reversed`."""
-    return _listed(_counts(f"{campaign}/{study}"))
+    return ", ".join(_counted(_counts(f"{campaign}/{study}")))
 
 
-def _listed(counts: Mapping[str, int]) -> str:
+def _counted(counts: Mapping[str, int]) -> list[str]:
     depend = f"depend{'s' * (counts.get(BY_READING) == 1)} on the reading"
-    return ", ".join(f"{n} {depend}" if key == BY_READING else verdict_count(key, n) for key, n in counts.items())
+    return [f"{n} {depend}" if key == BY_READING else verdict_count(key, n) for key, n in counts.items()]
 
 
 def verdict(*judged: str) -> str:
-    """Return how many statements of all `campaign/study` have which verdict, `Of 9 statements 6 hold, 3 weaker`."""
+    """Count the verdicts of all `campaign/study`: `Of 9 statements, 6 hold, 2 are weaker and 1 reversed`."""
     counts = {"holds": 0, **_counts(*judged)}
     apart = counts.pop(str(Verdict.BY_CONSTRUCTION), 0)
-    text = f"Of {sum(counts.values())} statements {_listed(counts)}"
+    hold, *others = _counted(counts)
+    if others:
+        others[0] = others[0].replace(" ", " is " if others[0].startswith("1 ") else " are ", 1)
+        others[-1] = f" and {others[-1]}"
+    text = f"Of {sum(counts.values())} statements, {', '.join([hold, *others[:-1]])}{''.join(others[-1:])}"
     return f"{text}; {apart} more follow from definitions" if apart else text
 
 

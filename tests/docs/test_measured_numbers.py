@@ -150,7 +150,7 @@ def test_the_verdict_is_the_sum_of_what_the_studies_say() -> None:
     of_each = [int(n) for study in studies for n in re.findall(r"\d+", tally(study, "h200"))]
     said = [int(n) for n in re.findall(r"\d+", verdict(*(f"h200/{study}" for study in studies)))]
     assert said[0] == sum(said[1:]) == sum(of_each)
-    assert verdict("h200/spgemm_amg") == "Of 9 statements 1 holds, 3 stronger, 5 not testable here"
+    assert verdict("h200/spgemm_amg") == "Of 9 statements, 1 holds, 3 are stronger and 5 not testable here"
 
 
 def test_readings_of_a_statement_are_counted_once() -> None:

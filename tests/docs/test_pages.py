@@ -168,7 +168,7 @@ def test_the_types_that_flow_are_in_the_modules_that_the_architecture_names():
         assert re.search(rf"^class {name}\b", (REPOSITORY / "src/repro" / module).read_text(), re.MULTILINE), name
 
 
-@pytest.mark.parametrize("path", ["Watch", "Take away", "Add"])
+@pytest.mark.parametrize("path", ["Reproduce", "Use", "Extend"])
 def test_each_path_is_a_thread_from_its_first_page_to_its_last(path):
     navigation = yaml.safe_load((REPOSITORY / "mkdocs.yml").read_text())["nav"]
     (names,) = (part[path] for part in navigation if path in part)

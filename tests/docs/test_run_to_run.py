@@ -81,8 +81,8 @@ def test_what_the_slower_machine_adds_is_that_of_the_rows() -> None:
     empty, kernels = both["kind"] == "empty", ~both["kind"].isin(["empty", "copy"])
     short, long = kernels & (before < 10), kernels & (before >= 40)
     [(empty_now, empty_before, longer, percent)] = re.findall(
-        r"takes ([\d.]+) µs there and ([\d.]+) before \(graph clock\); kernels below 10 µs take ([\d.]+) µs longer in "
-        r"the median, kernels from 40 µs on ([\d.]+) % longer",
+        r"takes ([\d.]+) µs there and ([\d.]+) µs on the first machine \(graph clock\)\. Kernels below 10 µs "
+        r"take ([\d.]+) µs longer \(median\), and kernels of 40 µs or more ([\d.]+) % longer",
         " ".join(section().split()),
     )
     assert empty_now == f"{now[empty].median():.2f}" and empty_before == f"{before[empty].median():.2f}"

@@ -186,8 +186,8 @@ def _options(
     """Re-run published experiments on sparse-matrix GPU kernels, and print their tables beside the published ones.
 
     The workflow calls these commands (`snakemake --cores 8 all`); each can also be called by hand. The help of each
-    command, `repro COMMAND --help`, has examples. If `repro` is not on PATH, `python -m repro` with the environment's
-    Python is the same.
+    command, `repro COMMAND --help`, has examples. If `repro` is not on PATH, use `python -m repro` with the
+    environment's Python.
     """
     _state["debug"] = debug
 

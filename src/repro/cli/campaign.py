@@ -209,7 +209,7 @@ def config(
 ) -> None:
     """Print the resolved configuration, every default included, as YAML.
 
-    A configuration file stands alone, for all commands and for `snakemake --configfile`: missing keys have their
+    For all commands and for `snakemake --configfile`, a configuration file stands alone: missing keys have their
     defaults, missing studies are not run, and config/config.yaml is not read. If several files are given, keys of later
     files override those of earlier ones.
 
@@ -615,10 +615,9 @@ def run(
         typer.Argument(metavar="FILE -- WORDS", help="Configurations as with --config, and arguments for Snakemake."),
     ] = None,
 ) -> None:
-    """Run a campaign by `snakemake --cores N all`, in any folder; all results are written to this folder.
+    """Run a campaign with `snakemake --cores N all` in any folder; all results are written to this folder.
 
-    The workflow is that of the package. Configuration, registry and templates are those of the package too, unless the
-    folder has its own.
+    The workflow comes from the package. Configuration, registry and templates do too, unless the folder has its own.
 
     Examples:
 

@@ -52,8 +52,8 @@ def doctor(
     """Print which devices, compilers and libraries this machine has, and what to install; exit with 0 if a device is
     usable.
 
-    Campaigns can run without the missing parts: without a GPU on the CPU; without a mirror inputs are downloaded;
-    without the extra `mesh`, the papers' meshes are not rebuilt, but can come from a mirror.
+    Campaigns can run without the missing parts: without a GPU, they run on the CPU; without a mirror, inputs are
+    downloaded; without the extra `mesh`, the papers' meshes are not rebuilt but can come from a mirror.
 
     Examples:
 

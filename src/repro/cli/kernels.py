@@ -131,7 +131,7 @@ class Action(StrEnum):
 
 
 def rival(
-    action: Annotated[Action, typer.Argument(metavar="check", help="The action; only `check`.")],
+    action: Annotated[Action, typer.Argument(metavar="check", help="What to do: only `check`.")],
     file: Annotated[
         str,
         typer.Argument(
@@ -152,7 +152,7 @@ def rival(
     ] = 20.0,
     target: Annotated[str, typer.Option(help="For a source, without a GPU: the target to compile for.")] = "sm_90",
 ) -> None:
-    """Check your own kernel (a rival) on small matrices, and print its errors, in Python with the traceback.
+    """Check your own kernel (a rival) on small matrices, and print its errors, with the traceback if it is in Python.
 
     Each trial has one entry type and precision. The result is checked against the same error bounds as in a campaign.
     Writes outside of its arrays or into read-only arrays are detected, as are memory leaks. A crash does not stop the

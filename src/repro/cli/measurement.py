@@ -71,10 +71,10 @@ def measure(
 
     Every variant is screened with a few launches, then those near the best time get the full protocol (search.parquet).
     A streaming floor, a device copy and an empty kernel are timed for comparison (baseline.parquet). The winners of
-    each tuning of the study (choices.parquet) are timed again in shuffled rounds, beside the library's routines; these
-    times, by which no winner was chosen, are the reported ones (report.parquet). A killed run continues where it
-    stopped, and repeats what failed. Measuring runs in a separate process: a kernel that crashes or hangs loses only
-    its own row.
+    each tuning of the study (choices.parquet) are timed again in shuffled rounds, beside the library's routines. Only
+    these times, which did not decide who won, are reported (report.parquet). A killed run continues where it stopped,
+    and repeats what failed. Measuring runs in a separate process: a kernel that crashes or hangs loses only its own
+    row.
 
     The winner of a study's first case is then timed again in a second process; the report states the difference beside
     its intervals.

@@ -46,8 +46,8 @@ def record(
     again later. It fails while a run works in the folder.
 
     results/<campaign>/commits.json states, for each hash of the sources in the environment records, the commit of this
-    checkout's history with these sources. Rows of sources that no commit has are refused; --uncommitted records them
-    with null. ro-crate-metadata.json lists the measured files with their checksums, for `repro verify`.
+    checkout's history with these sources. Rows measured with sources that no commit has are refused; --uncommitted
+    records null for them. ro-crate-metadata.json lists the measured files with their checksums, for `repro verify`.
 
     Example:
 
@@ -222,7 +222,7 @@ def export(
     results: Results = RESULTS,
     config_file: ConfigFile = DEFAULT_CONFIG,
 ) -> None:
-    """Write the kernel that a campaign chose for a problem as a C++ library: matrix class, vector class, product.
+    """Write the kernel that a campaign chose for a problem as a C++ library with a matrix, a vector and their product.
 
     The folder has a header, a CUDA source, a CMake file, an example, and a README that states the kernel's origin.
 
@@ -368,15 +368,15 @@ def check(
     """Count the problems, modules and rows of a campaign that are unavailable, failed or out of date; exit with 1 if
     any is.
 
-    A campaign is complete if, by the receipts beside its files, each was made from the present configuration and not
-    changed since, and no step failed. The next run repeats failed steps. Disturbed times on a CPU are printed too, but
-    the campaign counts as complete nevertheless.
+    A campaign is complete if no step failed and if, according to the receipts beside its files, every file was made
+    from the present configuration and has not changed since. The next run repeats failed steps. Disturbed times on a
+    CPU are printed too, but do not make the campaign incomplete.
 
-    A record, whose rows are in one file per study and step, can be checked on any machine, without device and receipts;
-    without a configuration, only failures are counted.
+    A record (one file per study and step) can be checked on any machine, without a device or receipts. Without a
+    configuration, only failures are counted.
 
-    For each environment record, the commit of the code is printed, and whether the working tree had changes; for a
-    record the commit is from commits.json, which `repro record` writes.
+    For each environment record, the commit of the code is printed, and whether the working tree had changes. In a
+    record, the commit comes from commits.json, which `repro record` writes.
 
     Example:
 
@@ -494,10 +494,10 @@ def results_(
     """Print the measured rows of a campaign, as a short table or for other programs, or write its searches in Kernel
     Tuner's format.
 
-    A row is one tried variant, baseline, rival or yardstick. The table has a line for each, with its
-    median times and the error of its result over the bound; on a terminal, where no option selects rows, their numbers
-    by problem are printed instead. In JSON and CSV times are in seconds, sizes in bytes;
-    docs/reference/columns.md explains the columns.
+    A row is one tried variant, baseline, rival or yardstick. The table has a line for each, with its median times and
+    the error of its result divided by the bound. On a terminal, if no option selects rows, the number of rows per
+    problem is printed instead. In JSON and CSV times are in seconds, sizes in bytes; docs/reference/columns.md explains
+    the columns.
 
     Examples:
 

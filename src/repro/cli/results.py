@@ -535,11 +535,12 @@ def claims(
     results: options.Results = RESULTS,
     config_file: options.RecordedConfig = None,
 ) -> None:
-    """Print for each claim of the papers whether it holds, by the rows of a campaign.
+    """Print whether each of the papers' claims holds, judged by the rows of a campaign.
 
-    Holds: in the published range or within the claim's tolerance. Weaker, stronger: beyond it. Reversed: the opposite
-    was measured. Not testable here: the campaign has no rows for the claim, and the reason is printed. The claims are
-    the lines of config/claims/<study>.csv; CPU times give no verdict on claims measured on a GPU.
+    Holds: the measured value is in the published range or within the claim's tolerance. Weaker, stronger: it is beyond
+    that. Reversed: the opposite was measured. Not testable here: the campaign has no rows for the claim; the reason is
+    printed. The claims are the lines of config/claims/<study>.csv; CPU times give no verdict on claims measured on a
+    GPU.
 
     Examples:
 
