@@ -328,8 +328,8 @@ def batch(
     """Build or measure small problems, one after the other in one job; the devices are opened once.
 
     Each problem or case has its own receipt, as if it were a job of its own. Problems and cases that are up to date are
-    skipped; a failure is recorded and does not stop the others; after a kill, the command continues where it stopped.
-    The workflow calls this command if the configuration has `batch:` above 1.
+    skipped. A failure is recorded and does not stop the others. If the command is killed, calling it again continues
+    where it stopped. The workflow calls this command if the configuration has `batch:` above 1.
 
     Examples:
 
