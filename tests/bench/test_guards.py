@@ -266,5 +266,5 @@ def test_what_is_no_buffer_to_the_device_is_given_back(cpu_device, monkeypatch):
     monkeypatch.setattr(cpu_device, "part", refuse)
     with pytest.raises(MemoryError):
         Guards(cpu_device).allocate(8, "it")
-    with pytest.raises(Exception, match="freed"):
+    with pytest.raises(Exception, match="released"):
         made[0].handle.release()

@@ -127,7 +127,7 @@ def test_the_floor_is_the_fastest_recorded(tmp_path):
     [
         ("scipy/nothing", "unknown routine"),
         ("floor/1-1", r"unknown routine[\s\S]*floor/[\s\S]*floor/1-1"),
-        ("CSR-AoS-Aos/static-8-1", "unknown coordinate layout"),
+        ("CSR-AoS-Aos/static-8-1", "unknown layout"),
         ("CSR-AoS-AoS/statik-8-1", "unknown schedule"),
     ],
 )

@@ -129,7 +129,7 @@ def test_a_format_without_conversion_is_refused(templates: Path, monkeypatch: py
     [
         ("CSR-AoS-AoS@rcm/static-32-1", "export CSR-AoS-AoS/static-32-1"),
         ("Sl-8-AoS-AoS@sorted/static-32-1", "renumbers the unknowns"),
-        ("CSR-AoS/static-32-1", "unknown coordinate layout"),
+        ("CSR-AoS/static-32-1", "unknown layout"),
         ("CSR-AoS-AoS", "unknown schedule"),
         ("CSR-AoS-AoS/static-32", "unknown schedule"),
         ("CSR-AoS-AoS/guided-32-1", "unknown schedule"),

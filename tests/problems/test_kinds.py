@@ -110,7 +110,7 @@ def rewrite(path: Path, meta: dict[str, Any], **arrays: NDArray[Any]) -> None:
         ({"kind": "fetch"}, {}, r"unknown kind[\s\S]*actual: fetch"),
         ({"kind": "field"}, {}, "damaged"),
         ({}, {"extra": ints(1)}, "damaged"),
-        ({"name": "../../../toy"}, {}, r"damaged[\s\S]*name: .*invalid name of a problem"),
+        ({"name": "../../../toy"}, {}, r"damaged[\s\S]*name: .*not a name for a problem"),
         ({"name": 5}, {}, r"damaged[\s\S]*name: input should be a valid string"),
         ({"kind": ["matrix"]}, {}, r"damaged[\s\S]*kind: input should be a valid string"),
         ({"traits": [1]}, {}, r"damaged[\s\S]*traits: input should be a valid dictionary"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from repro.cli.measurement import reason_of
+from repro.cli.app import reason_of
 from repro.codegen.targets import CPU, Target
 from repro.errors import ReproError
 from repro.studies import Study, get_study

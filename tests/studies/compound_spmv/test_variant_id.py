@@ -84,10 +84,10 @@ def test_a_variants_row_has_the_columns_of_its_identity():
         ("CSR-AoSoA-AoS/direct-256-4-ca", "unknown schedule"),
         ("CSR-AoS-AoS/static-256-4 ", "unknown schedule"),
         ("CSR-AoS-AoS/static-256-4-cs", "only tiles"),
-        ("COO/static-256-4", "unknown coordinate layout"),
+        ("COO/static-256-4", "unknown layout"),
         ("CSR-AoSoA-AoS/direct-256-4-rolled", "not unrolled"),
         ("CSR-AoS-AoS/static-256-4-w2-rolled", "not unrolled"),
-        ("/static-256-4", "unknown coordinate layout"),
+        ("/static-256-4", "unknown layout"),
     ],
 )
 def test_what_is_no_variant_is_one_message(text, message):
