@@ -99,7 +99,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Cooled]:
         solver = operator.solver("cg")
 
         def on_chip(right: NDArray[Any], guess: NDArray[Any]) -> tuple[Any, int]:
-            return solver.solve(right, guess, options.tolerance), solver.iterations
+            return solver.solve(right, guess, rtol=options.tolerance), solver.iterations
 
         print(f"{matrix.shape[0]} unknowns, {matrix.nnz} entries, {options.steps} steps on {operator.device_name}")
         print(f"of the matrix's {solver.nbytes / 1e6:.1f} MB {solver.kept / 1e6:.1f} stay in shared memory")

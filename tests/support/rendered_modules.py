@@ -7,8 +7,9 @@ from pathlib import Path
 from repro.codegen.targets import Target
 from repro.codegen.templates import render_common
 from repro.filtering import kernels as filtering
+from repro.sparse.compound import kernels as compound
 from repro.sparse.compound.device_packing import render_check, render_packing
-from repro.sparse.compound.variants import INNER
+from repro.sparse.compound.variants import INNER, Layout, Schedule
 from repro.sparse.dynamic import kernels as dynamic
 from repro.sparse.elementwise import render_vectors
 from repro.sparse.multigrid import kernels as multigrid
@@ -51,6 +52,11 @@ def rendered_modules(templates: Path, target: Target) -> dict[str, str]:
         modules[f"persistent/{method}"] = render_persistent(templates, method, "block3", "double", target)
     for entry in ("real", "block3"):
         modules[f"vectors/{entry}"] = render_vectors(templates, entry, "double", "AoS", target)
+    for entry in ("real", "block3"):
+        layout, schedules = Layout.parse("CSR-AoSoA-AoS"), [Schedule("split", 128, 4, in_flight=2)]
+        modules[f"columns/{entry}"] = compound.render_module(
+            templates, entry, "double", layout, schedules, target, "tests", columns=3
+        )
     modules["checks"] = render_check(templates, target, "tests")
     for inner in INNER:
         modules[f"packing/{inner}"] = render_packing(templates, "block3", "double", inner, target, "tests")

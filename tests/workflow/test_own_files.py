@@ -98,7 +98,7 @@ def test_a_refused_file_costs_the_others_nothing(
     assert "matrices/both.mtx" in ended and "missing or failed: 1" in ended and "Error in rule" not in ended
     ended = begun.rpartition("Exiting because")[2]
     assert "results/mine/report.html" in ended
-    for words in ("matrices/both.mtx, line 5", "leave one half out"):
+    for words in ("matrices/both.mtx, line 5", "remove one half"):
         assert said.text.count(words) == 1, words
     [inputs] = re.findall(r"^Error in rule check:\n(?:    .*\n)*?    input: (.*)$", said.text, re.MULTILINE)
     assert len(inputs.split(", ")) == 2  # what is wrong is not buried

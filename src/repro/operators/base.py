@@ -127,7 +127,8 @@ def text(value: Any, subject: str) -> None:
 def one_of(word: Any, subject: str, words: tuple[str, ...]) -> None:
     if not isinstance(word, str) or word not in words:
         kind = ReproErrorOfValue if isinstance(word, str) else ReproErrorOfType
-        actual = brief(word) + suggestion(getattr(word, "__name__", word), words)
+        name = word if isinstance(word, str) else getattr(word, "__name__", "")  # as of np.float32
+        actual = brief(word) + suggestion(name, words)
         raise kind(f"unknown {subject}", where=subject, expected=" or ".join(words), actual=actual)
 
 

@@ -75,7 +75,7 @@ def test_the_checksum_is_that_of_problem_and_seed():
 def test_what_is_beyond_the_precision_is_refused(precision, value):
     problem = growing([5, 5], 9, 0)
     problem.values[:] = value
-    with pytest.raises(ReproError, match="too large|out of range"):
+    with pytest.raises(ReproError, match=r"too large|out of range"):
         make_operands(problem, precision, 1)
 
 

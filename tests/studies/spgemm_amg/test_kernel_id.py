@@ -152,7 +152,7 @@ def test_products_and_set_ups_are_found_by_the_names_of_the_tables(templates, mo
     find = partial(get_study(STUDY_NAME).find, templates, Outline("any", "matrix", "real"), "double", target=CPU)
     names = ["AP/one", "AA/two", "RAP/refill-stored", "scipy/spgemm-csr/AP", "setup/default", "solve/cg"]
     assert [find(name).name for name in names] == names
-    with pytest.raises(ReproError, match=r"nothing of that name[\s\S]*AP/one[\s\S]*AP/own; did you mean AP/one\?"):
+    with pytest.raises(ReproError, match=r"nothing with this name[\s\S]*AP/one[\s\S]*AP/own; did you mean AP/one\?"):
         find("AP/own")
     with pytest.raises(ReproError, match="unknown kernel of a bin"):
         find("AP/one/b1/hush-w1-s64-r8")
