@@ -155,7 +155,7 @@ def test_an_error_of_a_library_is_the_failure_of_its_call():
 
 
 class Tensor:
-    """What an adapter uses of PyTorch's tensors: they go to the GPU, and come back."""
+    """A stand-in for PyTorch's tensors with the methods that an adapter calls: `to`, `cpu` and `numpy`."""
 
     def __init__(self, array, device="cpu"):
         self.array, self.device = array, device
