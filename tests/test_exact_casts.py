@@ -1,4 +1,4 @@
-"""What `repro.exact_casts.cast` holds and what it refuses, over all pairs of types of numbers."""
+"""Which numbers `repro.exact_casts.cast` converts and which it refuses, for all pairs of types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values that a precision does not hold, and what are no numbers or no matrix, are refused by all who take matrices."""
+"""Values that a precision cannot represent, and inputs that are no numbers or no matrix, are refused everywhere."""
 
 from __future__ import annotations
 
