@@ -11,17 +11,17 @@ VENV ?= .venv
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for name in python3.14 python3.13 python3.12 python3.11 python3; do \
   $$name -c '$(NEW_ENOUGH)' 2>/dev/null && { command -v $$name; break; }; done)
-# a GPU's packages only where a GPU is, and PyCUDA only where it can be built, by its toolkit
+# packages for a GPU only if there is one, and PyCUDA only if its toolkit is there to build it
 ifeq ($(origin EXTRAS),undefined)
 EXTRAS := cpu$(shell nvidia-smi --list-gpus >/dev/null 2>&1 && printf ,cuda && command -v nvcc >/dev/null \
   && printf ,pycuda)
 endif
 
-# yes: the packages of locks/, by their hashes; no: the newest that pyproject.toml allows
+# yes: the packages in locks/, verified by hash; no: the newest that pyproject.toml allows
 LOCKED ?= yes
 PIP = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 comma := ,
-# what of an environment is installed, with which extras, and whether from the locks: else it has to be installed again
+# files that mark an installed environment, its extras, and whether it came from locks/; if absent, it is installed
 stamps = $(1:%=$(VENV)/installed-%-$(EXTRAS)-$(LOCKED))
 
 RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
@@ -38,33 +38,33 @@ help:  ## Print this.
 all: $(call stamps,run)  ## Run the campaign of config/config.yaml: snakemake --cores N all.
 	$(RUN) snakemake --cores $(N) all $(ARGS)
 
-demo: $(call stamps,run)  ## A first look in a minute: one study on one small problem.
+demo: $(call stamps,run)  ## Run one study on one small problem: a first look in a minute.
 	$(RUN) snakemake --cores $(N) all --configfile config/demo.yaml $(ARGS)
 
-test: $(call stamps,dev)  ## Run the tests but the slow ones and those of wording.
+test: $(call stamps,dev)  ## Run all tests except slow ones and those of messages' wording.
 	$(PYTEST) -m "not slow and not wording and not exhaustive" $(ARGS)
 
-test-fast: $(call stamps,dev)  ## Run of these the ones that take no seconds: for after each edit.
+test-fast: $(call stamps,dev)  ## Run only the fastest of these tests, after each edit.
 	$(PYTEST) -m "$(FAST)" $(ARGS)
 
-# The fast ones first: what fails there is known in minutes.
-test-all: $(call stamps,dev)  ## Run all tests but the exhaustive ones: what has to pass.
+# The fast ones first, so that their failures are known within minutes.
+test-all: $(call stamps,dev)  ## Run all tests except exhaustive ones; all of them have to pass.
 	$(PYTEST) -m "$(FAST)" $(ARGS)
 	$(PYTEST) -m "not ($(FAST)) and not exhaustive" $(ARGS)
 
-# The CPU's compiler optimises in these, as it does for users: elsewhere it would take most of the time.
-test-exhaustive: $(call stamps,dev)  ## Run the tests that repeat at length what others show: before a release.
+# These tests compile for the CPU with optimisation, as users do; in the others, it would take most of the time.
+test-exhaustive: $(call stamps,dev)  ## Run the tests that vary others over many more cases, before a release.
 	REPRO_OPTIMISED=yes $(PYTEST) -m exhaustive $(ARGS)
 
 nvrtc: $(call stamps,dev)  ## Compile the CUDA dialect of all templates, without a GPU and without nvcc.
 	$(PYTEST) tests/codegen/test_nvrtc.py $(ARGS)
 
-# Coverage doubles the time of a test: it is measured in the fast tier alone, of the first three tests of a function,
-# since the others add little to it.
-coverage: $(call stamps,dev)  ## Measure how much of the code the fast tests run, beside the least that pyproject.toml asks.
+# Coverage doubles the time of a test. So it is measured for fast tests only, and for the first three cases of each test
+# function, since further cases add little.
+coverage: $(call stamps,dev)  ## Measure the code coverage of the fast tests; pyproject.toml states the minimum.
 	$(PYTEST) -m "$(FAST)" --cov --cov-report=term $(ARGS)
 
-# all of them, whatever an earlier one finds
+# run all checks, even if an earlier one fails
 lint: $(call stamps,dev)  ## Check style, spelling, types, layers and the workflow.
 	@run() { echo "$$*"; $(RUN) "$$@" || failed+=("$$*"); }; \
 	run ruff check; \
@@ -89,16 +89,16 @@ docs: $(call stamps,docs)  ## Fill in the pages' numbers, generate the reference
 	$(RUN) python docs/make_reference.py
 	$(RUN) mkdocs build --strict
 
-census: $(call stamps,run)  ## Count modules, functions, docstrings and imports, beside their targets.
+census: $(call stamps,run)  ## Count modules, functions, docstrings and imports, and compare with targets.
 	$(RUN) python tools/census.py $(ARGS)
 
-times: $(call stamps,run)  ## Measure what campaigns take, beside what repro plan reckons: for a machine that is idle.
+times: $(call stamps,run)  ## Compare the times of campaigns with the estimates of repro plan; needs an idle machine.
 	$(RUN) python tools/campaign_times.py $(ARGS)
 
-minutes: $(call stamps,run)  ## Measure what README's commands take in a fresh clone: for a machine that is idle.
+minutes: $(call stamps,run)  ## Time README's commands in a fresh clone; needs an idle machine.
 	$(RUN) python tools/command_minutes.py $(ARGS)
 
-dist: $(call stamps,release)  ## Build wheel and source of a release in dist/, and check them.
+dist: $(call stamps,release)  ## Build and check the wheel and source archive of a release in dist/.
 	$(RUN) validate-pyproject pyproject.toml
 	$(RUN) python -m build --no-isolation
 	$(RUN) twine check --strict dist/*
@@ -109,7 +109,7 @@ environment: $(call stamps,run)  ## Make the environment in .venv.
 clean:  ## Delete environment, caches, logs and compiled modules; results, figures and downloads stay.
 	rm -rf $(VENV) modules logs .snakemake .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 
-lock: $(VENV)/bin/python  ## Write locks/ anew, with the newest of all packages.
+lock: $(VENV)/bin/python  ## Rewrite locks/ with the newest version of each package.
 	$(PIP) uv
 	$(VENV)/bin/python locks/lock.py
 

@@ -144,7 +144,7 @@ def claims(study: str, *campaigns: str) -> str:
 
 
 def _range(text: str) -> str:
-    """Return `1 to 2` with a dash in place of the word, where no end of the range is negative."""
+    """Return a range such as `1 to 2` with a dash, `1–2`; a range with a minus sign stays as it is."""
     return text if "-" in text else text.replace(" to ", "–")
 
 

@@ -1,4 +1,4 @@
-"""The census counts what it says, on small packages."""
+"""The census counts correctly on small packages."""
 
 from __future__ import annotations
 

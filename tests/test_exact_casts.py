@@ -1,4 +1,4 @@
-"""What `repro.exact_casts.cast` holds and what it refuses, over all pairs of types of numbers."""
+"""Which numbers `repro.exact_casts.cast` converts and which it refuses, for all pairs of types."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from repro import exact_casts
 from repro.errors import ReproError
 from repro.exact_casts import PART, can_hold, cast, expectation
 
@@ -95,6 +96,17 @@ def test_what_is_nothing_beside_the_largest_number_of_a_vector_may_be_lost(dtype
 def test_a_vector_that_would_be_another_one_is_refused(vector: list[float]) -> None:
     with pytest.raises(ReproError, match="cannot be represented in float32"):
         cast(np.array(vector), "f4", "x", as_vector=True)
+
+
+def test_the_largest_number_of_a_long_vector_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiny numbers in every part; finding the maximum for each part would take quadratic time."""
+    sizes, is_finite = [], np.isfinite
+    monkeypatch.setattr(exact_casts, "PART", 4)
+    monkeypatch.setattr(np, "isfinite", lambda array: (sizes.append(array.size), is_finite(array))[1])
+    vector = np.full(40, 1e-60)
+    vector[-1] = 1.0
+    np.testing.assert_array_equal(cast(vector, "f4", "x", as_vector=True), vector.astype("f4"))
+    assert sizes == [40]
 
 
 def test_the_right_type_is_not_copied() -> None:

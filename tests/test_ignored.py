@@ -1,4 +1,4 @@
-"""What git keeps of a recorded campaign, and what it does not."""
+"""Which files of a recorded campaign git keeps, and which it ignores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lock files: each extra has one, and what it pins is what pyproject.toml asks for."""
+"""The lock files: one for each extra, with pins that satisfy pyproject.toml."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lists of packages in pyproject.toml are what the layers import: operators need no package of the campaigns."""
+"""The lists of packages in pyproject.toml equal the imports of the layers: operators need no package of campaigns."""
 
 from __future__ import annotations
 

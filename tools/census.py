@@ -35,7 +35,7 @@ PUBLISHED_LINE = "Record"
 
 @dataclass
 class Source:
-    """A module: its name, its text, and what is read from it."""
+    """A module: its name, its text, and its syntax tree."""
 
     name: str
     text: str
@@ -91,7 +91,7 @@ def module_lines(sources: Iterable[Source]) -> list[int]:
 
 
 def long_modules(sources: Iterable[Source], most: int = 700) -> list[str]:
-    """Return the modules of more than so many lines."""
+    """Return the modules of more than `most` lines."""
     return sorted(source.name for source in sources if source.lines > most)
 
 

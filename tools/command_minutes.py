@@ -42,7 +42,7 @@ def processor() -> str:
 
 
 def run(command: str, folder: Path) -> None:
-    """Run a command of a shell in a folder, as from a terminal; end with what it printed if it fails."""
+    """Run a shell command in a folder, as from a terminal; if it fails, exit with its output."""
     clean = {name: value for name, value in os.environ.items() if name not in _OUTER}
     done = subprocess.run(command, shell=True, cwd=folder, env=clean, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -30,7 +30,7 @@ def git(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def flaws(commits: str) -> list[str]:
-    """Return what the hooks of messages refuse in a range of commits: the commit, and the name of the hook."""
+    """Return the violations of message hooks in a range of commits: the commit, and the name of the hook."""
     config = yaml.safe_load(Path(".pre-commit-config.yaml").read_text(encoding="utf-8"))
     hooks = [hook for repository in config["repos"] for hook in repository["hooks"] if hook["language"] == "pygrep"]
     found = []

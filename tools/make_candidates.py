@@ -46,7 +46,7 @@ FEWEST = 8
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A recorded matrix in a precision: what the file says of it, and the logarithm of each variant's time."""
+    """A recorded matrix in a precision: its columns in the file, and the logarithm of each variant's time."""
 
     record: str
     device: tuple[str, str, int, int]
@@ -179,7 +179,7 @@ def text(known: tuple[Case, ...], without: str | None = None) -> str:
 
 
 def lost(case: Case, known: tuple[Case, ...], folder: Path, orders: bool) -> tuple[float, float, int] | None:
-    """Return what the default and `now` lose on a matrix that was left out, and how many variants `now` tries.
+    """Return the losses of the default and of `now` on a matrix that was left out, and the number of variants tried.
 
     Only variants of which there is a time are tried.
     """
@@ -219,7 +219,7 @@ def described(case: Case) -> Rows:
 
 
 def evaluate(known: tuple[Case, ...], folder: Path) -> str:
-    """Return a Markdown table of what the default and `now` lose, each matrix left out."""
+    """Return a Markdown table of the losses of the default and of `now`, with each matrix left out in turn."""
     lines = [
         "| record | candidates | cases | default | worst | `now` | worst | tried |",
         "|---|---|---:|---:|---:|---:|---:|---:|",

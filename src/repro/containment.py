@@ -1,4 +1,4 @@
-"""Containment of foreign code: what it changes in this process is put back after each call, and said in plain words.
+"""Containment of foreign code: changes of this process are undone after each call, and described in plain words.
 
 Foreign code is a rival or another installed package. It shares the process with the code that measures and stores
 rows. `Containment.call` holds what is shared (streams, working folder, limits, signal handlers, clocks, …) before a
@@ -325,7 +325,7 @@ def _identity(number: int) -> tuple[int, int, int] | None:
 
 
 def _descriptors() -> Descriptors:
-    """Return the open descriptors with what they refer to, but for those of drivers."""
+    """Return the open descriptors and the files that they refer to, without those of drivers."""
     found = {}
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 (faster, and called often)
         with suppress(OSError):
@@ -516,7 +516,7 @@ class Containment:
 
 @contextmanager
 def told_apart(name: str) -> Iterator[None]:
-    """Contain the body, and print on standard error what it printed and changed, behind a name."""
+    """Contain the body; print its output and its changes on standard error, prefixed with a name."""
     containment = Containment(name)
     try:
         with containment.call():

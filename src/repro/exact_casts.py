@@ -86,26 +86,18 @@ def _first_lost(source: NDArray[Any], result: NDArray[Any], as_vector: bool) -> 
     if can_hold(source.dtype, result.dtype):
         return None
     flat_source, flat_result = source.reshape(-1), result.reshape(-1)
+    may_round = as_vector and source.dtype.kind in "fc" and result.dtype.kind in "fc"
+    tolerance: Any = None
     for start in range(0, flat_source.size, PART):  # in parts that fit into the cache
-        is_lost = _loss_mask(flat_source[start : start + PART], flat_result[start : start + PART])
-        if (
-            is_lost is not None
-            and as_vector
-            and source.dtype.kind in "fc"
-            and result.dtype.kind in "fc"
-            and is_lost.any()
-        ):
-            is_lost &= _exceeds_precision(flat_source, flat_result, slice(start, start + PART))
+        old, new = flat_source[start : start + PART], flat_result[start : start + PART]
+        is_lost = _loss_mask(old, new)
+        if may_round and is_lost is not None and is_lost.any():
+            if tolerance is None:  # once for all parts, since this reads the whole array
+                tolerance = np.finfo(result.dtype).eps * np.abs(source[np.isfinite(source)]).max(initial=0)
+            is_lost &= ~(np.abs(new - old) <= tolerance)  # computed in the wider type
         if is_lost is not None and is_lost.any():
             return start + int(is_lost.argmax())
     return None
-
-
-def _exceeds_precision(source: NDArray[Any], result: NDArray[Any], part: slice) -> NDArray[np.bool_]:
-    """Return which numbers differ by more than the new type's relative precision of the largest number."""
-    largest_value = np.abs(source[np.isfinite(source)]).max(initial=0)
-    errors = np.abs(result[part] - source[part])  # computed in the wider type
-    return np.asarray(~(errors <= np.finfo(result.dtype).eps * largest_value))
 
 
 def _loss_mask(source: NDArray[Any], result: NDArray[Any]) -> NDArray[np.bool_] | None:

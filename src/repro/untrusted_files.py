@@ -96,9 +96,9 @@ def read_text(path: Path, max_bytes: int = MAX_RECORD_BYTES) -> str:
     return read_file(path, max_bytes).decode(errors="replace")
 
 
-def read_json(path: Path, max_bytes: int = MAX_RECORD_BYTES) -> Any:
+def read_json(path: Path) -> Any:
     """Return the content of a regular file in JSON; errors as `read_file` and `parse_json`."""
-    return parse_json(read_file(path, max_bytes))
+    return parse_json(read_file(path))
 
 
 def parse_json(content: bytes, *, finite: bool = True) -> Any:

@@ -1,4 +1,4 @@
-"""Reading what the profiler wrote: a trimmed file of ncu 2025 on an H200, and files worked out by hand."""
+"""Reading output of the profiler: a trimmed file of ncu 2025 on an H200, and files worked out by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of rows keep what was measured, or say that they do not."""
+"""Files of rows return what was measured; damage is reported."""
 
 from __future__ import annotations
 

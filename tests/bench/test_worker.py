@@ -1,4 +1,4 @@
-"""A process that works for another: how its end is told, and who is asked to end with whom."""
+"""Worker processes: how their end is reported, and which processes must end together."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""`repro batch`, run for real on the CPU: as jobs of one problem each, what is stale alone, failures, kills."""
+"""`repro batch` on the CPU: the same results as single jobs, only stale steps, failures and kills."""
 
 from __future__ import annotations
 

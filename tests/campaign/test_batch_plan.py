@@ -1,4 +1,4 @@
-"""Batches of a plan: which problems are in them, what they are called, and what waits for them."""
+"""Batches of a plan: their problems and names, and the jobs that wait for them."""
 
 from __future__ import annotations
 

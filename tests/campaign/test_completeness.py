@@ -1,4 +1,4 @@
-"""`repro check`: what a campaign lacks, and what it lets the next run try again."""
+"""`repro check`: missing parts of a campaign, and failures that the next run tries again."""
 
 from __future__ import annotations
 

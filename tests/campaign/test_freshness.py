@@ -1,4 +1,4 @@
-"""What has to be made again: the plan held against the receipts, never times of files."""
+"""Stale steps follow from comparing the plan with receipts, never from times of files."""
 
 from __future__ import annotations
 

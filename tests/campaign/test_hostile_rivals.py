@@ -1,4 +1,4 @@
-"""Rivals that change the process that runs them, in campaigns: each costs only itself, and its row says what it did."""
+"""Rivals that damage their process, in campaigns: only their own rows fail, and each row states the damage."""
 
 from __future__ import annotations
 

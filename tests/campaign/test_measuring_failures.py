@@ -1,4 +1,4 @@
-"""What goes wrong while a case is measured: what it costs, and what is said and kept of it."""
+"""Failures while a case is measured: which rows they affect, and which messages and files remain."""
 
 from __future__ import annotations
 

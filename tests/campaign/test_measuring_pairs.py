@@ -1,4 +1,4 @@
-"""A symmetric problem measured on the CPU with a format of pairs: what it is held against, and its own floor."""
+"""A symmetric problem measured on the CPU in a pair format: its reference and its own floor."""
 
 from __future__ import annotations
 

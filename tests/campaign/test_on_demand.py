@@ -1,4 +1,4 @@
-"""With `compile: on_demand` a search compiles what it tries, and nothing beside."""
+"""With `compile: on_demand` a search compiles only the variants that it tries."""
 
 from __future__ import annotations
 

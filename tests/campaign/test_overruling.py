@@ -1,4 +1,4 @@
-"""Receipts in the place of Snakemake's times: what is forced, and whose outputs are not held against their inputs."""
+"""Receipts replace Snakemake's file times: which jobs are forced, and which outputs Snakemake does not compare."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of a user's own from the plan to the rows: what is planned is what is built, compiled for and measured."""
+"""A user's own files from the plan to the rows: the planned problems are built, compiled for and measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans: what a configuration means on a machine, before anything runs."""
+"""Plans: the devices, modules and cases that a configuration implies, before anything runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starting what measures again: after which ends, what is stored of them, and when it is given up."""
+"""Restarts of a measuring process: after which exits, which rows are stored, and when supervision gives up."""
 
 import signal
 import sys

@@ -1,4 +1,4 @@
-"""`repro best`: the winner of each own problem beside the library, and lines to paste that do what they say."""
+"""`repro best`: the winner of each own problem beside the library, and commands to paste that work."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""`repro doctor`: what is found, what is missing, and when it fails."""
+"""`repro doctor`: which parts it finds, which it misses, and when it fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`repro list`: every list has what it should."""
+"""`repro list`: every list is complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`repro run`: what it starts, and where from."""
+"""`repro run`: the command that it starts, and its folder."""
 
 from __future__ import annotations
 

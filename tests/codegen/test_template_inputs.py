@@ -1,4 +1,4 @@
-"""A template lists its inputs: names that Python passes, and of these all that it and what it includes read."""
+"""A template lists its inputs: all names that it and its includes read, and only names that Python passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A wrong key or value of a configuration: where it stands, what it may be, and which of these is nearest."""
+"""Errors of wrong keys and values in a configuration state the place, the allowed values and the nearest one."""
 
 from __future__ import annotations
 

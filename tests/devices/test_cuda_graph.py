@@ -1,4 +1,4 @@
-"""Launches by NVIDIA's bindings: graphs that the driver refuses, of which nothing stays, and dependent launches."""
+"""Launches by NVIDIA's bindings: refused graphs leave nothing behind; dependent launches."""
 
 from __future__ import annotations
 

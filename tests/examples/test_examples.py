@@ -1,4 +1,4 @@
-"""The examples run, on inputs so small that they take a second each, and find what they should."""
+"""The examples run on inputs that take a second each, and find the expected results."""
 
 import sys
 from importlib import import_module

@@ -19,7 +19,7 @@ SPEED = {"joint": ("Sl-32-SoA-AoS/static-64-6", 3e-6), "static": ("Sl-32-SoA-AoS
 def campaign(
     folder: Path, choices: dict[str, tuple[str, float]], target: str = "sm_90", problem: str = "fem/nut"
 ) -> None:
-    """Write what `find_chosen` reads of a campaign; the event clock chose something else, and cold rows are slower."""
+    """Write what `find_campaign_choice` reads; the event clock chose something else, and cold rows are slower."""
     raw = folder / "toy" / "raw"
     run = raw / "compound_spmv" / problem / "single"
     run.mkdir(parents=True)

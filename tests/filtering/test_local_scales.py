@@ -1,4 +1,4 @@
-"""An h of each point: what it is at vertices, between them, and across the border of the box."""
+"""A scale h for each point: its values at vertices, between them, and across the border of the box."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What the filter promises, of every way to filter on the CPU: what it restores, and how fast its errors fall.
+"""The filter's accuracy for every method on the CPU: which polynomials it reproduces, and the order of its errors.
 
 That CUDA's text has the same values is tested in test_siac_on_cpu.py.
 """

@@ -1,4 +1,4 @@
-"""The kernel's coefficients and pieces, held against SciPy's B-splines and against what defines them."""
+"""The kernel's coefficients and pieces, compared with SciPy's B-splines and against what defines them."""
 
 from fractions import Fraction
 

@@ -1,4 +1,4 @@
-"""What the filter's matrix is held against, on the CPU by OpenCL and CUDA's text in an emulator."""
+"""What the filter's matrix is compared with, on the CPU by OpenCL and CUDA's text in an emulator."""
 
 from contextlib import ExitStack
 

@@ -1,4 +1,4 @@
-"""Triangulations of a periodic box, and what is none."""
+"""Triangulations of a periodic box; invalid ones are refused."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Bases on simplices and quadrature, held against what they have to be."""
+"""Bases on simplices and quadrature, compared with their definitions."""
 
 from math import factorial
 

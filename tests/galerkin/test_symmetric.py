@@ -1,4 +1,4 @@
-"""Positive rules on triangles and tetrahedra, held against the integrals of all monomials."""
+"""Positive rules on triangles and tetrahedra, compared with the integrals of all monomials."""
 
 from math import factorial
 

@@ -1,4 +1,4 @@
-"""A GPU that another process uses at random: no time is wrong by it, and alone next to nothing is discarded."""
+"""Times on a GPU that another process uses at random are right or marked as disturbed; alone, few are discarded."""
 
 from __future__ import annotations
 
@@ -80,13 +80,13 @@ def bench(make_gpu_bench, small_problem):
 
 
 def share_discarded(rows) -> float:
-    """Return what part of all launches and replays of rows was discarded; replays are few beside launches."""
+    """Return the share of discarded launches and replays; kept replays are few and not counted."""
     discarded = sum(row.discarded for row in rows)
     return discarded / (discarded + sum(row.event_launches for row in rows))
 
 
 def compare(disturbed, alone) -> None:
-    """Hold rows of a disturbed GPU against those of the same GPU alone."""
+    """Compare rows of a disturbed GPU with those of the same GPU alone."""
     assert {row.status for row in alone} <= {"ok", "noisy"}, [row.message for row in alone]
     assert share_discarded(alone) <= 0.02
     for row, right in zip(disturbed, alone, strict=True):

@@ -31,13 +31,11 @@ def test_an_array_is_taken_where_it_lies():
     assert view(Array((4,)), "x", DOUBLE, 4).stream is None
 
 
-@pytest.mark.parametrize("strides", [None, (24, 8), (24, 8)])
-def test_contiguous_strides_may_be_spelt_out(strides):
-    view(Array((4, 3), strides=strides), "x", DOUBLE, 12)
-
-
-def test_the_stride_of_a_single_row_does_not_matter():
-    view(Array((1, 3), strides=(1000, 8)), "x", DOUBLE, 3)
+@pytest.mark.parametrize(("shape", "strides"), [((4, 3), None), ((4, 3), (24, 8)), ((1, 3), (1000, 8))])
+def test_contiguous_strides_may_be_given_and_that_of_a_single_row_does_not_matter(shape, strides):
+    array = Array(shape, strides=strides)
+    seen = view(array, "x", DOUBLE, shape[0] * shape[1])
+    assert (seen.buffer, seen.shape) == (ExternalArray(4096, 8 * shape[0] * shape[1], array), shape)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Values that a precision does not hold, and what is not a number or a matrix, are refused by all functions."""
+"""Values that a precision cannot represent, and inputs that are no numbers or no matrix, are refused everywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`repro.solve` and an operator's solvers: any library's vectors, entries, scales, and what is refused."""
+"""`repro.solve` and an operator's solvers: any library's vectors, entries, scales, and refused arguments."""
 
 import sys
 import warnings

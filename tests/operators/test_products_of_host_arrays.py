@@ -1,4 +1,4 @@
-"""Products of NumPy arrays: what x and `out` may be, and what is refused in place of being changed in silence."""
+"""Products of NumPy arrays: allowed x and `out`; others are refused instead of silently converted."""
 
 import numpy as np
 import pytest

@@ -13,7 +13,9 @@ from repro.devices.base import LaunchError
 from repro.errors import Unsupported
 from repro.operators import user_calls
 from repro.operators.arrays import DeviceArray
+from repro.operators.dynamic_csr import DynamicCSR
 from repro.operators.runtime import open_runtime
+from repro.operators.spmv import SpmvOperator
 from repro.operators.user_calls import GROUPS, ITERATIONS, MOST_ENTRIES, Library, libraries
 from support.matrices import poisson, real_problem
 from support.stand_in_cupy import csr_matrix, install, ndarray
@@ -58,6 +60,17 @@ def errors(groups):
                 found[call.name] = call.error(), call.columns
                 call.release()
     return found
+
+
+@pytest.mark.parametrize("function", ["product", "spmm", "insert", "dynamic-product", "cg"])
+def test_the_operator_of_a_group_is_closed_when_the_next_group_is_requested(monkeypatch, function):
+    closed = []
+    for kind in (SpmvOperator, DynamicCSR):
+        close = kind.close
+        monkeypatch.setattr(kind, "close", lambda self, close=close: (closed.append(self), close(self)))
+    groups = made(functions=(function,))
+    assert next(groups) and not closed
+    assert next(groups, None) is None and closed
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
@@ -155,7 +168,7 @@ def test_an_error_of_a_library_is_the_failure_of_its_call():
 
 
 class Tensor:
-    """What an adapter uses of PyTorch's tensors: they go to the GPU, and come back."""
+    """A stand-in for PyTorch's tensors with the methods that an adapter calls: `to`, `cpu` and `numpy`."""
 
     def __init__(self, array, device="cpu"):
         self.array, self.device = array, device

@@ -1,4 +1,4 @@
-"""Names of problems: what the file system and the workflow can take."""
+"""Names of problems: those that the file system and the workflow accept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders for what is half-written: gone at the end, and after a kill at the next beginning."""
+"""Folders for unfinished files are deleted at the end, or by the next process after a kill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comparisons: a time over another, case by case, and what a list of quantities makes of it."""
+"""Comparisons: one time over another, case by case, and statistics over the cases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order that halves a graph again and again: what it must be for any graph, and how good it is on meshes."""
+"""The order by repeated bisection of a graph: valid for any graph, and better than cuts in the middle on meshes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packing on the device, of operators and of campaigns: bit for bit what the host packs."""
+"""Packing on the device, for operators and campaigns, equals packing on the host bit for bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rendered sources are read by people who take them away: laid out by their braces, with nothing that is not used."""
+"""Rendered sources are exported for readers: indented by their braces, and without unused functions."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def around_limits() -> tuple[sp.csr_array, list[int]]:
 def runnables(
     built: Mapping[str, ModuleFile], operands: AmgOperands
 ) -> list[SpgemmRunnable | SetUp | LevelSetUp | SolveRunnable]:
-    """Return what a case times of ours, but for the bins: every way to each product, set-ups, levels, the solution."""
+    """Return our runnables of a case except those of bins: each way to each product, set-ups, levels, the solution."""
     products = [runnable for name in operands.products for runnable in products_of(built, name, ChosenKernels())]
     single = {SingleKernel} if "single-exact" in built else set()
     assert {type(runnable) for runnable in products} == {WholeProduct, Refill, StoredRefill} | single

@@ -102,7 +102,7 @@ class Recorder:
         )
 
     def record(self, problem: str, **content: Any) -> Path:
-        """Write what the campaign knows of a problem."""
+        """Write the record of a problem."""
         self.problems.add(problem)
         path = self.raw / "problems" / f"{problem}.json"
         path.parent.mkdir(parents=True, exist_ok=True)

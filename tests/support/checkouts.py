@@ -1,4 +1,4 @@
-"""A copy of the repository to run Snakemake in, and reading what it says."""
+"""A copy of the repository in which tests run Snakemake, and readers of its output."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def count_compile(jobs: dict[str, int]) -> int:
 
 
 class Checkout:
-    """A copy of what a campaign needs of the repository."""
+    """A copy of the files of the repository that a campaign needs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -136,7 +136,7 @@ class Checkout:
 
 
 def wait_for_rows(store: Path, process: subprocess.Popen[bytes], count: int, seconds: float) -> list[str]:
-    """Return the whole lines of a store as soon as there are so many."""
+    """Wait until a store has a number of complete lines, and return them."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and process.poll() is None:
         text = store.read_text() if store.exists() else ""

@@ -1,4 +1,4 @@
-"""The filter's matrix by area, which the same by contours is held against: triangles are clipped to lattice squares."""
+"""The filter's matrix by areas, a reference for that by contours: triangles are clipped to lattice squares."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ class CooMaker(Recorder):
 
 
 def cold(row: Row, slower: float) -> Row:
-    """Return the row with a cold cache, so many times slower by events."""
+    """Return the row for a cold cache, slower by a factor by the event clock."""
     times = {name: None for name in TIMES} | {
         f"event_{quantile}": slower * getattr(row, f"event_{quantile}") for quantile in QUANTILES
     }

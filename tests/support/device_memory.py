@@ -1,4 +1,4 @@
-"""Devices that run out of memory, and counts of what is held of it."""
+"""Devices that run out of memory, and lists of the memory that is still held."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from repro.devices.cuda_driver import CudaBuffer
 def fill_after(
     monkeypatch: pytest.MonkeyPatch, device: Any, nth: int, failure: type[BaseException] = OutOfDeviceMemory
 ) -> list[Any]:
-    """Let a device give memory so many times; return a list of what is not given back, which changes as that does."""
+    """Let allocations fail after a number of them; return a live list of the buffers that were not released."""
     held: list[Any] = []
     allocate, first = device.allocate, iter(range(nth))
 

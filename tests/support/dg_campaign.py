@@ -53,7 +53,7 @@ PEAK = 2 * 132 * 64 * 1.98
 
 
 def mean_edge(triangles: int) -> float:
-    """Return the mean edge of a mesh; its longest one is half as long again."""
+    """Return the mean edge length of a mesh; its longest edge is 1.5 times as long."""
     return (2 / triangles) ** 0.5
 
 
@@ -145,7 +145,7 @@ class Maker(Recorder):
         self.measured(problem, self.rows(problem, degree, triangles, weight))
 
     def measured(self, problem: str, rows: list[Row]) -> None:
-        """Write the rows of a field, and what was chosen of its ways."""
+        """Write the rows of a field, and the choices among its methods."""
         self.write(problem, "double", "report", rows)
         there = {row.name for row in rows}
         chosen = {tuning: name for tuning, (name, _) in CHOSEN.items() if name in there}

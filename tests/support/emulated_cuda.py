@@ -146,7 +146,7 @@ class Cooperative:
 
 
 class Call:
-    """A launch on any stream, of which there is none here."""
+    """A launch whose stream is ignored, since the emulator has no streams."""
 
     def __init__(self, kernel: Any, grid: int, block: int, arguments: Sequence[Any]) -> None:
         self._kernel, self._grid, self._block, self._arguments = kernel, grid, block, arguments
@@ -179,7 +179,7 @@ class EmulatedCuda:
         return nullcontext()
 
     def allocate(self, nbytes: int) -> Memory:
-        """Return memory with anything in it, which starts at a multiple of what a GPU's does."""
+        """Return uninitialised memory, aligned like a GPU's."""
         array = np.full(nbytes + ALIGNMENT, 0xA5, np.uint8)
         offset = -array.ctypes.data % ALIGNMENT
         return Memory(array[offset : offset + nbytes])
@@ -256,7 +256,7 @@ class EmulatedCuda:
         return launch
 
     def cooperative(self, program: Program, name: str, block: int, shared: int = 0) -> Cooperative:
-        """Return a kernel of which a multiprocessor holds two blocks."""
+        """Return a kernel for cooperative launches; each multiprocessor can hold two of its blocks."""
         return Cooperative(self, program.together(name), block, 2 * self.sm_count)
 
     def bind_dependent(

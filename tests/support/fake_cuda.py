@@ -1,4 +1,4 @@
-"""Several GPUs that only keep time: each stream is the time in ms at which what is queued on it ends."""
+"""Several simulated GPUs without computation: a stream is the time in ms at which its queued work ends."""
 
 from __future__ import annotations
 
@@ -488,7 +488,7 @@ class Graph:
 
 
 def install(monkeypatch, gpus, has_pycuda=True):
-    """Put a machine of so many GPUs in place of the real one and return it, with PyCUDA or without."""
+    """Replace the real machine by one with a number of GPUs, with or without PyCUDA, and return it."""
     machine = Machine(gpus)
     runtime = ModuleType("cuda.bindings.runtime")
     runtime.cudaRuntimeGetVersion = lambda: (0, 12080)

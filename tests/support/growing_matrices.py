@@ -19,7 +19,7 @@ def growing(
     seed: int = 3,
     name: str = "growing",
 ) -> Updates:
-    """Return a matrix with rows of these lengths, and so many entries in batches, anywhere, also twice."""
+    """Return a matrix with rows of these lengths, and `added` entries in batches, at random places that may repeat."""
     random = np.random.default_rng(seed)
     rows = len(lengths)
     indices = [np.sort(random.choice(columns, length, replace=False)) for length in lengths]

@@ -1,4 +1,4 @@
-"""Small matrices and batches for them, of whole numbers, and what a matrix that grew is held to."""
+"""Small matrices and batches of whole numbers, and checks of matrices after insertions."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ DEVICE = "opencl:0"
 
 
 def drawn(rows: int = 40, columns: int = 30, dtype: DTypeLike = np.float64, seed: int = 1) -> sp.csr_array:
-    """A matrix of whole numbers, whose sums are exact in either precision."""
+    """Return a matrix of whole numbers, whose sums are exact in both precisions."""
     return of_whole_numbers(rows, columns, 0.1, dtype, seed)
 
 
 def batch(shape: tuple[int, int], count: int = 50, seed: int = 2) -> Entries:
-    """Rows, columns and values of some entries."""
+    """Return rows, columns and values of some entries."""
     return batch_of(shape, count, seed)
 
 
 def plus(
     matrix: sp.csr_array, rows: NDArray[np.integer[Any]], columns: NDArray[np.integer[Any]], values: NDArray[Any]
 ) -> sp.csr_array:
-    """A matrix with further entries, as they are added up."""
+    """Return a matrix with further entries; those at an occupied place are added to it."""
     return sp.csr_array(matrix + sp.coo_array((values, (rows, columns)), shape=matrix.shape))
 
 

@@ -68,7 +68,7 @@ class _Part:
 
 
 class HostDevice:
-    """A GPU whose memory is the host's, with room for so many allocations."""
+    """A GPU whose memory is the host's, with a limit on the number of allocations."""
 
     stream = STREAM
 
@@ -108,7 +108,7 @@ class HostDevice:
 
 
 class HostDevices(list):
-    """What a workspace asks of its devices, of which there is one."""
+    """The interface of a workspace's devices, for a single device."""
 
     @property
     def first(self):

@@ -28,7 +28,7 @@ def with_rivals(config: Config, hostile: Iterable[str], others: Iterable[Rival] 
 
 
 def measured(config: Config, study: str, problem: str, precision: str) -> tuple[dict[str, pd.DataFrame], str]:
-    """Measure a case in processes of its own, with files of the current folder; return its rows, and what was said."""
+    """Measure a case in separate processes, with files of the current folder; return its rows and the output."""
     Path("hostile.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
     words = [sys.executable, "-m", "repro", "measure", study, problem, precision, "--config", "hostile.yaml"]
     environment = {**os.environ, "ELSEWHERE": str(Path("elsewhere").absolute())}

@@ -147,7 +147,7 @@ def grouped_batch(kind: Kind, m: int, seed: int = 1) -> Entries:
 
 @lru_cache(4)
 def grown(rows: int, *, segments: int, capacity: int, entries: int = 20_000) -> Arrays:
-    """Return a matrix of some entries with room for so many more, which nobody writes to."""
+    """Return a matrix with some entries and room for more, which no test may write to."""
     random = np.random.default_rng(9)
     places = random.integers(0, min(rows, ROWS), entries), random.integers(0, COLUMNS, entries)
     matrix = sp.csr_array(sp.coo_array((random.random(entries), places), shape=(rows, COLUMNS)))
@@ -175,7 +175,7 @@ def on_device(
 def assert_inserted(
     dynamic: DynamicMatrix, batch: Entries, *, slack: int, grouped: bool = False
 ) -> NDArray[np.integer[Any]]:
-    """Insert a batch once and expect what the model does; return which entries were left, in the device's order.
+    """Insert a batch once and compare with the model; return the entries that found no place, in the device's order.
 
     Where the buffer is full it is open which rows find room: those that the device left are left by the model.
     """

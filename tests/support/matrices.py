@@ -1,4 +1,4 @@
-"""Matrices to multiply, and what a product has to be."""
+"""Matrices to multiply, and their expected products."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def assert_csr_product(
 
 
 def of_sizes(sizes: Sequence[int], columns: int, seed: int = 1) -> sp.csr_array:
-    """Return a matrix whose rows have so many entries."""
+    """Return a matrix whose rows have the given numbers of entries."""
     generator = np.random.default_rng(seed)
     indices = np.concatenate([[], *(np.sort(generator.choice(columns, size, replace=False)) for size in sizes)])
     indptr = np.concatenate([[0], np.cumsum(sizes)])

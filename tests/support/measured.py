@@ -39,7 +39,7 @@ class Passage:
 
 
 def passages(source: str) -> list[Passage]:
-    """Return what a source is made of, without blocks of code."""
+    """Return the passages of a source page, without blocks of code."""
     found: list[Passage] = []
     heading = ""
     for block in re.split(r"\n\s*\n", _FILLED.sub("filled", _FENCES.sub("", source))):

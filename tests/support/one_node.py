@@ -116,7 +116,7 @@ class OneNode:
         self._end()
 
     def ask(self, *command: str) -> str:
-        """Return what a command of Slurm's prints."""
+        """Return the output of a Slurm command."""
         done = subprocess.run(
             command, env=os.environ | self.environment, capture_output=True, text=True, check=False, timeout=PATIENCE
         )
@@ -130,7 +130,7 @@ class OneNode:
         self._wait_for("slurmctld", "scontrol", "ping", said="is UP")
 
     def kill_controller(self) -> None:
-        """End the controller as a crash does: what it has not written yet is lost."""
+        """Kill the controller as in a crash: state that it has not written yet is lost."""
         self._kill("slurmctld")
 
     def lose_node(self) -> None:

@@ -27,7 +27,7 @@ def micro(id: RegionId) -> float:
 
 
 def target_of(backend: str) -> Target:
-    """Return what the campaign's kernels are made for."""
+    """Return the target of the campaign's kernels."""
     return get_target("sm_90") if backend == "cuda" else CPU
 
 
@@ -52,7 +52,7 @@ class RegionMaker(Maker):
         share: float = 1.0,
         slow: Callable[[RegionId], float] = lambda id: 1.0,
     ) -> None:
-        """Write all of a field: its record, a search of a share of all kernels, the winners, and what was chosen.
+        """Write all files of a field: its record, a search of a share of all kernels, the winners, and the choices.
 
         A kernel takes `weight` and what `slow` says of it times as long as `micro` says.
         """

@@ -16,7 +16,7 @@ EVENT, GRAPH = 2.2e-6, 0.5e-6
 
 
 class Kernel(Runnable):
-    """What takes so many seconds and leaves nothing."""
+    """A kernel that takes a given number of seconds and has no result."""
 
     kind, clocks, stages = "variant", ("event", "graph"), {}
     identity = "kernel"
@@ -55,7 +55,7 @@ class SharedDevice:
         return self
 
     def _run(self, seconds: float) -> float:
-        """Run for so many seconds; return how long that takes."""
+        """Simulate a run of the given seconds; return the seconds that it takes, stalls included."""
         start, end = self.now, self.now + seconds * (1 + self._scatter * abs(self._random.normal()))
         while self._next < end:
             if self._next >= self.now:

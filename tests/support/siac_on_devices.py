@@ -72,7 +72,7 @@ def stencil_on(
     scale: float | None = None,
     cell: float | None = None,
 ) -> Iterator[tuple[Launches, Stencil, Points]]:
-    """Give what a filter on a device is made with."""
+    """Provide the arguments with which a filter on a device is made."""
     with ExitStack() as held:
         launches = Launches(device, load, held)
         stencil = Stencil(mesh, degree, scale or mesh.longest)

@@ -30,7 +30,7 @@ def scattered(lengths: np.ndarray, reach: int) -> np.ndarray:
 
 
 def coded(bits: int, values: str) -> Matrix:
-    """Return a matrix of which many steps need codes of so many bits: the wider, the fewer entries a row, and far."""
+    """Return a matrix with many steps whose codes need `bits` bits; for wide codes, rows have few, distant entries."""
     n, length = {8: (500, 9), 16: (50_000, 9), 32: (400_000, 3)}[bits]
     lengths = np.zeros(n, int)
     lengths[n // 2 : n // 2 + 128] = np.arange(128) % 2 + length

@@ -1,4 +1,4 @@
-"""Reads compressed sliced ELLPACK slot by slot, as kernels do, by what `Sliced` says of its arrays and nothing else."""
+"""Reads compressed sliced ELLPACK slot by slot, as kernels do, using only the arrays that `Sliced` documents."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WINDOW = 1024
 
 
 class Slots(NamedTuple):
-    """All slots: the row that each adds to, its column and value; and the rows that are written, each as often."""
+    """Row, column and value of each slot; and `written`, the rows that are stored to, repeated for each store."""
 
     rows: np.ndarray
     columns: np.ndarray

@@ -1,4 +1,4 @@
-"""One small case to measure on the CPU: its configuration, and what is written of it."""
+"""One small case to measure on the CPU: its configuration, and the files that are written."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from support.checkouts import Checkout
 
 @dataclass(frozen=True)
 class SnakemakeReport:
-    """What its page shows, as it is handed to the page's scripts.
+    """The data that Snakemake passes to the scripts of its report page.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class SnakemakeReport:
 
 
 def write_report(checkout: Checkout, *words: str) -> SnakemakeReport:
-    """Let Snakemake write its report of what is made, and read it."""
+    """Let Snakemake write its report on the existing files, and read it."""
     said = checkout.snakemake("--report", "shown.html", *words, cores=False)
     assert said.code == 0, said.text
     assert "Missing metadata" not in said.text

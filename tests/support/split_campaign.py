@@ -90,6 +90,6 @@ def change_config(part: Path, change: Callable[[dict[str, Any]], object]) -> Non
 
 
 def change_record(part: Path, problem: str, **keys: Any) -> None:
-    """Change what a part knows of a problem."""
+    """Change the record of a problem in a part."""
     path = part / "raw/problems" / f"{problem}.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **keys}, indent=1) + "\n")

@@ -265,7 +265,7 @@ class Twice(Growing):
 
 
 class Mixing(Growing):
-    """It writes into what it may only read."""
+    """It writes into a read-only operand."""
 
     def update(self, batch):
         super().update(batch)

@@ -157,7 +157,7 @@ class Maker(Recorder):
         return rows + self.beyond(given, precision, scale, rows) if self.extended else rows
 
     def beyond(self, given: Given, precision: str, scale: float, papers: list[Row]) -> list[Row]:
-        """Report rows of what the extended space adds, then all rows again with a cold cache."""
+        """Report the rows that the extended space adds, then all rows again with a cold cache."""
         ours = {"phase": "report", "space": "extended"}
         rows = [self.timed(given, precision, "variant", EXTENDED, EXTENDED_TIME * scale, **ours)]
         if given.name == REORDERED_PROBLEM:

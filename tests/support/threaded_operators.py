@@ -185,7 +185,7 @@ GROUPS = (operator_calls, vector_calls, growing_calls, product_calls, multigrid_
 
 @contextmanager
 def many_switches() -> Iterator[None]:
-    """Have Python change threads a thousand times as often as usual."""
+    """Make Python switch threads a thousand times as often as usual."""
     usual = sys.getswitchinterval()
     sys.setswitchinterval(5e-6)
     try:
@@ -195,7 +195,7 @@ def many_switches() -> Iterator[None]:
 
 
 def wrong_answers(call: Call, calls: int) -> tuple[int, list[str]]:
-    """Call something so often in each of the threads; return how many answers were wrong, and what was raised."""
+    """Call a function repeatedly in several threads; return the number of wrong answers, and the exceptions."""
     wrong, raised = [0] * THREADS, []
     start = threading.Barrier(THREADS)
 
@@ -217,7 +217,7 @@ def wrong_answers(call: Call, calls: int) -> tuple[int, list[str]]:
 
 
 def main() -> None:
-    """Make everything in a thread that ends, as a server does, and then use it from others; print what was wrong."""
+    """Make everything in a thread that ends, as a server does, and use it from other threads; print failures."""
     device, calls = sys.argv[1], int(sys.argv[2])
     made: list[tuple[str, Call]] = []
     maker = threading.Thread(target=lambda: made.extend(pair for group in GROUPS for pair in group(device)))

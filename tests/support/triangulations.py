@@ -23,7 +23,7 @@ def structured(n: int, shear: float = 0.0) -> Triangulation:
 
 
 def delaunay(points: np.ndarray) -> Triangulation:
-    """Return the triangulation of Delaunay, without what it leaves of area zero at straight borders."""
+    """Return the Delaunay triangulation, without its triangles of area zero at straight borders."""
     triangles = Delaunay(points).simplices
     a, b, c = (points[triangles[:, i]] for i in range(3))
     twice = (b - a)[:, 0] * (c - a)[:, 1] - (b - a)[:, 1] * (c - a)[:, 0]

@@ -1,4 +1,4 @@
-"""The Gaussian process: what it learns is what the textbook's formula says, and it asks for what may be fastest."""
+"""The Gaussian process: it learns as by the textbook's formula, and proposes the most promising variants."""
 
 import numpy as np
 import pytest

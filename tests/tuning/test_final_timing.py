@@ -1,4 +1,4 @@
-"""Shuffled rounds: what is timed beside what fails."""
+"""Shuffled rounds: warm and cold times by the full protocol; a failure affects only its own row."""
 
 import time
 

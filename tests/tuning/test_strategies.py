@@ -1,4 +1,4 @@
-"""Strategies on problems whose times are made up: who finds the best with how few."""
+"""Strategies on problems with made-up times: which find the best variant with few measurements."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A search over several runs: what is measured again, what is not, and what is given up."""
+"""A search over several runs: which variants are measured again, which are not, and which are given up."""
 
 import time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What Snakemake plans, and what it refuses, without running anything."""
+"""The jobs that Snakemake plans and the configurations that it refuses, without running anything."""
 
 from __future__ import annotations
 

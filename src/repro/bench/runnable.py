@@ -192,9 +192,7 @@ class Runnable:
         return [launches]
 
     def disturb(self) -> str | None:
-        """Change an operand, so that a launch that is skipped is found; return what was changed, or None if nothing
-        was.
-        """
+        """Change an operand, to reveal skipped launches; return what was changed, None if nothing was."""
         return None
 
     def as_left(self) -> AbstractContextManager[None]:

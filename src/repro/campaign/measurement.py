@@ -359,8 +359,11 @@ def write_step(
     if step != "choices":
         return write_rows(rows, study.columns, path)
     case = {"study": study.name, "problem": problem_name, "precision": precision, "schema": SCHEMA}
-    table = pa.Table.from_pylist([case | _plain(choice) for choice in choices], schema=CHOICES)
-    return write_table(table, path)
+    choice_rows = [
+        {**case, "clock": choice.clock, "tuning": choice.tuning, "name": choice.name, "ties": list(choice.ties)}
+        for choice in choices
+    ]
+    return write_table(pa.Table.from_pylist(choice_rows, schema=CHOICES), path)
 
 
 def environments_of(folder: CampaignFolder, steps: Sequence[Path]) -> list[Path]:
@@ -368,10 +371,6 @@ def environments_of(folder: CampaignFolder, steps: Sequence[Path]) -> list[Path]
     tables = [read_table(path) for path in steps if path.stem != "choices"]
     environment_names = {name for table in tables for name in table["environment"].unique().to_pylist() if name}
     return [folder.environment(name) for name in sorted(environment_names)]
-
-
-def _plain(choice: Choice) -> dict[str, object]:
-    return {"clock": choice.clock, "tuning": choice.tuning, "name": choice.name, "ties": list(choice.ties)}
 
 
 def _write_unavailable(study: Study, problem_name: str, precision: str, reason: str, folder: Path) -> list[Path]:

@@ -69,19 +69,19 @@ def code_files(*modules: str, root: str = "repro") -> dict[str, Path]:
         elif module.partition(".")[0] not in known_extensions.values():
             raise ReproError("no such module to compute a hash of", actual=module)
     tops = {module.partition(".")[0] for module in modules}
-    excluded = {extension for extension, top in known_extensions.items() if top in tops}
-    reached_modules = _reachable_modules(package, module_names | _imported_modules(package, excluded))
-    excluded |= {extension for extension in known_extensions if LOADERS.get(extension.group) in reached_modules}
-    reached_modules |= _reachable_modules(package, _imported_modules(package, excluded))
+    counted = {extension for extension, top in known_extensions.items() if top in tops}
+    reached_modules = _reachable_modules(package, module_names | _imported_modules(package, counted))
+    counted |= {extension for extension in known_extensions if LOADERS.get(extension.group) in reached_modules}
+    reached_modules |= _reachable_modules(package, _imported_modules(package, counted))
     own_files = _files_with_data(package, {package.sources[module] for module in reached_modules})
     files = {path.relative_to(package.folder.parent).as_posix(): path for path in own_files}
-    return files | {name: path for extension in excluded for name, path in extension.files.items()}
+    return files | {name: path for extension in counted for name, path in extension.files.items()}
 
 
-def _imported_modules(package: _Package, excluded: Iterable[Extension]) -> set[str]:
+def _imported_modules(package: _Package, counted: Iterable[Extension]) -> set[str]:
     """Return the modules of a package that extensions import."""
     imported_names: set[str] = set()
-    for path in (path for extension in excluded for path in extension.files.values() if path.suffix == ".py"):
+    for path in (path for extension in counted for path in extension.files.values() if path.suffix == ".py"):
         for node in ast.walk(ast.parse(path.read_bytes())):
             if isinstance(node, ast.Import):
                 imported_names |= {alias.name for alias in node.names}

@@ -222,17 +222,14 @@ NO_CLAIMS = "None of the campaign’s studies has claims."
 NONE_JUDGED = f"No claim is judged: {NO_PAPERS_PROBLEM}."
 
 
-def _why_no_claims(selection: CampaignSelection) -> str:
-    return NONE_JUDGED if any(selection.is_own_alone(name) for name in selection.studies()) else NO_CLAIMS
-
-
 def _markdown(
     selection: CampaignSelection, facts: Mapping[str, str], tables: Mapping[str, tuple[Campaign, Table]]
 ) -> str:
     lines = [f"# Reproduction report: campaign {markdown_escape(selection.campaign)}", "", OPENING, ""]
     lines += [f"- {key}: {markdown_escape(value)}" for key, value in facts.items()]
     if not tables:
-        lines += ["", _why_no_claims(selection)]
+        has_own_alone = any(selection.is_own_alone(name) for name in selection.studies())
+        lines += ["", NONE_JUDGED if has_own_alone else NO_CLAIMS]
     for title, reference, verdicts, inputs, table in _parts(tables):
         lines += ["", f"## {markdown_escape(title)}", "", markdown_escape(reference), ""]
         lines += [

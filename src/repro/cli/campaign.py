@@ -381,7 +381,7 @@ def _check_measurable(planned: Plan, needs: Estimate) -> None:
 
 
 def _compile_model(needs: Estimate) -> str:
-    """Say what the estimated compile times are from."""
+    """Return words on where the estimated compile times come from."""
     times = needs.compile_times
     if not times.measured:
         return "as long as on a core of an AMD EPYC, since nothing was compiled here yet"
@@ -560,7 +560,7 @@ SIZES = {
 
 
 def _print_legend(needs: Estimate, rates: Rates) -> None:
-    """Print what the columns of the plan mean, by those words alone that stand in it."""
+    """Explain the words that occur in the plan's table, and no others."""
     typer.echo("What the columns mean:")
     _print_line("kernels to try on the problem, in all precisions; the fastest is chosen", "variants")
     _print_line(

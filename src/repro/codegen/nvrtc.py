@@ -76,7 +76,7 @@ def build(source: Path, binary: Path, target: Target) -> dict[str, dict[str, int
 
 
 def _compile(source: Path, target: Target) -> tuple[bytes, str]:
-    """Return the cubin of a source, and what the compiler said."""
+    """Return the cubin of a source, and the compiler's messages."""
     from cuda.bindings import nvrtc
 
     capabilities = _call(nvrtc.nvrtcGetSupportedArchs())

@@ -1,4 +1,4 @@
-"""Errors of a configuration in readable form: for each key what it may be, what it is, and what is nearest to that."""
+"""Readable errors of a configuration: for each invalid key the allowed values, the given one, and the nearest match."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ SAYS_EXPECTED = "expected "
 
 
 def _expected(item: Mapping[str, Any], choices: Sequence[str], inner_keys: Sequence[str], is_wrong_item: bool) -> str:
-    """Return what a value may be by the error of it, in the words of a configuration's file."""
+    """Return the allowed values that an error implies, in the words of a configuration file."""
     kind, context = item["type"], item.get("ctx", {})
     if kind == CHOICE:
         return str(item["msg"])
@@ -201,7 +201,7 @@ def _under(home: Key, locate: Callable[[Key], str]) -> str:
 
 
 def _list_for(value: object, is_wrong: bool) -> str:
-    """Return advice on how to write a list with a value that stands in its place, unless it is wrong as an item."""
+    """Return advice to write a single value as a list, unless it would be invalid as an item too."""
     if isinstance(value, str | int | float) and not is_wrong:
         return f"a list: write `[{shorten(str(value))}]`"
     if not isinstance(value, Mapping) or not value:

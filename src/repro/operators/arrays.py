@@ -218,7 +218,7 @@ def as_tensor(array: object) -> Any:
 
 
 def needs_gradient(array: object) -> bool:
-    """Return whether PyTorch records what is done with an array now, so that its gradient would be lost."""
+    """Return whether PyTorch currently records operations on an array, so that its gradient would be lost."""
     tensor = as_tensor(array)
     return tensor is not None and getattr(tensor, "requires_grad", False) and sys.modules["torch"].is_grad_enabled()
 

@@ -89,7 +89,7 @@ class CurrentProduct:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Let earlier products end before the body changes the matrix, and let later ones see what it has become.
+        """Let earlier products end before the body changes the matrix; then drop the launch if it has become stale.
 
         The device is locked for this thread.
         """

@@ -264,7 +264,7 @@ def _take_where_it_lies(
 def _take_copied(
     matrix: Any, entry: str | None, precision: str | None, runtime: Runtime
 ) -> tuple[MatrixSource, str, Runtime] | None:
-    """Return what `take_matrix` does for CSR of SciPy, checked on a GPU; None for what is converted or refused."""
+    """Take a SciPy CSR matrix as `take_matrix` does, but check it on the GPU; None to convert or refuse it."""
     if runtime.device.backend != "cuda" or type(matrix) not in (sp.csr_array, sp.csr_matrix):
         return None
     arrays, dtype = (matrix.indptr, matrix.indices, matrix.data), matrix.dtype

@@ -418,18 +418,18 @@ def _refill_calls(setting: _Setting, stack: ExitStack) -> list[UserCall]:
     return calls
 
 
-def _dynamic_matrix(setting: _Setting) -> tuple[DynamicCSR, list[Vector]]:
-    """Return a matrix that grows, and entries to insert; places repeat if they are inserted again."""
+def _dynamic_matrix(setting: _Setting, stack: ExitStack) -> tuple[DynamicCSR, list[Vector]]:
+    """Return a dynamic matrix, and entries that were inserted into it; inserting them again changes no pattern."""
     matrix = setting.matrix
-    places = [setting.random.integers(0, size, INSERTED, np.int32) for size in matrix.shape]
-    entries = [*places, setting.random.standard_normal(INSERTED).astype(matrix.dtype)]
-    return DynamicCSR.from_csr(matrix, device=setting.runtime.words), entries
+    rows, columns = (setting.random.integers(0, size, INSERTED, np.int32) for size in matrix.shape)
+    values = setting.random.standard_normal(INSERTED).astype(matrix.dtype)
+    A = stack.enter_context(DynamicCSR.from_csr(matrix, device=setting.runtime.words))
+    A.insert(rows, columns, values, mode="unique")
+    return A, [rows, columns, values]
 
 
 def _insert_calls(setting: _Setting, stack: ExitStack) -> list[UserCall]:
-    A, entries = _dynamic_matrix(setting)
-    rows, columns, values = entries
-    A.insert(rows, columns, values, mode="unique")
+    A, entries = _dynamic_matrix(setting, stack)
     grown, x = A.to_scipy(), setting.vector()
     error = setting.product_error(grown, x)
 
@@ -445,9 +445,7 @@ def _insert_calls(setting: _Setting, stack: ExitStack) -> list[UserCall]:
 
 
 def _dynamic_product_calls(setting: _Setting, stack: ExitStack) -> list[UserCall]:
-    A, entries = _dynamic_matrix(setting)
-    rows, columns, values = entries
-    A.insert(rows, columns, values, mode="unique")
+    A, _ = _dynamic_matrix(setting, stack)
     return setting.products("dynamic-product", A, sp.csr_array(A.to_scipy()))
 
 

@@ -370,7 +370,7 @@ def judge(
 
 
 def _measured(judgement: Judgement, quantity: Quantity[Any], numbers: Sequence[CaseNumber]) -> Judgement:
-    """Return a judgement with what a quantity makes of the numbers of cases."""
+    """Return a judgement with the quantity's value over the cases."""
     interval, extremes = quantity.interval(numbers), quantity.range(numbers)
     return replace(judgement, value=quantity.value(numbers), interval=interval, range=extremes, numbers=numbers)
 

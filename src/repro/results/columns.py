@@ -85,7 +85,7 @@ def share(part: Time | None, total: Time | None) -> Cell:
 
 
 def name_of(time: Time | None, text: Callable[[Time], str] | None = None, notes: tuple[str, ...] = ()) -> Cell:
-    """Return the name of what was timed, printed as `text` returns it."""
+    """Return the cell with the name of the timed variant or routine, formatted by `text`."""
     return Cell(time.name, text(time) if text else "", notes) if time else Cell(notes=notes)
 
 

@@ -184,14 +184,12 @@ def baselines_table(
     return table_of(COLUMNS, lines, join_sentences(caption), is_empty=not lines)
 
 
-def register_baselines(
-    study_name: str, tasks: Sequence[Method], name: Callable[[Any], str | None], clock: ClockName = "event"
-) -> None:
+def register_baselines(study_name: str, tasks: Sequence[Method], name: Callable[[Any], str | None]) -> None:
     """Register the table `BASELINES` of a study, as `baselines_table` makes it."""
 
     @table(study_name, BASELINES, title=BASELINES_TITLE, numbering=OURS)
     def baselines(campaign: Campaign, published: Published) -> Table:
-        return baselines_table(campaign, tasks, name, clock)
+        return baselines_table(campaign, tasks, name, "event")
 
 
 def _without_unsupported(lines: Sequence[Contestant]) -> list[Contestant]:

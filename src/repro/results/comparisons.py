@@ -249,7 +249,7 @@ class Comparison(Generic[C]):
         return CaseNumber(value, self.name(case), self.notes(case, *times), interval)
 
     def _counted(self, cases: Cases[Any]) -> Iterator[C | MissingCase]:
-        """Yield what is compared, and the named problems that are absent."""
+        """Yield the compared cases, and the named problems that are absent."""
         names = self.problems(cases.published) if callable(self.problems) else self.problems
         by_name = {case.line.problem: case for case in cases} if names else {}
         for case in [by_name.get(name, name) for name in names] if self.problems else cases:

@@ -171,7 +171,7 @@ def draw_panels(
     bar: ColourBar | None = None,
     title: str = "",
 ) -> Canvas:
-    """Draw panels in rows of so many, with one legend above all.
+    """Draw panels in a grid, with one common legend above.
 
     Parameters
     ----------
@@ -237,7 +237,7 @@ def _label_outer(grid: Any) -> None:
 
 
 def legend_columns(labels: Sequence[str], width: float) -> int:
-    """Return the number of columns of a legend: as many as fit into so many inches."""
+    """Return the largest number of columns of a legend that fits into a width in inches."""
 
     def letters(columns: int) -> float:
         ends = [-(-len(labels) * index // columns) for index in range(columns + 1)]

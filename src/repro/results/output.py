@@ -124,7 +124,7 @@ WHOLE_COLUMNS, FIRST_COLUMNS = 12, 10
 
 
 def first_columns(table: Table, artifact: Artifact) -> Table:
-    """Return what a LaTeX file has of a table: of a wide one the columns that the report shows first."""
+    """Return the part of a table for its LaTeX file: of a wide table, the columns that the report shows first."""
     if len(table.columns) <= WHOLE_COLUMNS:
         return table
     led = move_lead_columns(table, artifact.lead, artifact.lead_instead)

@@ -300,10 +300,10 @@ def unavailable_note(campaign: Campaign, entry: str | None = None) -> str:
     return f"Unavailable (the report states the reasons): {', '.join(names)}." if names else ""
 
 
-def closing_notes(campaign: Campaign, clock: ClockName, precision: str = "", *, phase: str = "the report phase") -> str:
+def closing_notes(campaign: Campaign, clock: ClockName, precision: str = "") -> str:
     """Return the last sentences of a caption: precision if it is a single one, device and clock, missing problems."""
     precision_text = f"{precision.capitalize()} precision." if precision else ""
-    return join_sentences([precision_text, measurement_note(campaign, clock, phase), unavailable_note(campaign)])
+    return join_sentences([precision_text, measurement_note(campaign, clock), unavailable_note(campaign)])
 
 
 def join_sentences(parts: Iterable[str]) -> str:

@@ -629,7 +629,7 @@ def _percent_difference(ratio: float) -> str:
 
 
 def _win_phrase(case: Case, name: str) -> str:
-    """Return words on the clock and the space by which a kernel won; others can have another winner."""
+    """Return a phrase that names the clock and the space in which a kernel won; others can have another winner."""
     clocks = dict.fromkeys(choice.clock for choice in case.choices if choice.name == name)
     spaces = dict.fromkeys(row.space for row in case.select(name=name) if row.space in WHOSE)
     clock_text = f"the {next(iter(clocks))} clock’s winner" if clocks else "a winner"

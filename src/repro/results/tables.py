@@ -146,7 +146,7 @@ def move_lead_columns(
 ) -> Table:
     """Return a table with the columns `lead` directly after its first columns without a group, which name the case.
 
-    If no row has a value of `lead`, the columns `instead` are moved. Columns without any value come last. With
+    If no row has a value of `lead`, the columns `fallback` are moved. Columns without any value come last. With
     `after_texts`, numbers do not name the case: they come behind `lead`.
     """
     columns = table.columns

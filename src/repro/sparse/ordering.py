@@ -549,7 +549,7 @@ def sort_rows(problem: Matrix) -> NDArray[np.int64]:
 
 
 def longest_short(rows: int, entries: int) -> int:
-    """Return the most entries of a row that is not long, in a matrix of so many rows and entries."""
+    """Return the largest number of entries of a row that does not count as long."""
     return int(max(MIN_LONG_ROW, LONG_ROW_OF_MEAN * entries / max(rows, 1)))
 
 

@@ -37,7 +37,7 @@ STEPS, STEPS_OF_BLOCK, RUN_SLOTS = 128, 4 * 1024, 256
 
 
 def check_slots(name: str, layout: object, slots: int, step: int, steps: int = STEPS) -> None:
-    """Raise `Unsupported` if a layout has so many slots, including padding, that 32-bit indices overflow.
+    """Raise `Unsupported` if 32-bit indices cannot number a layout's slots, including padding.
 
     `step` is the distance between successive entries of a row, in slots. `steps` is the largest number of entries of a
     row in one loop step.

@@ -168,7 +168,7 @@ def shuffled_rounds(
 
 
 def _with_remark(row: Row, runnable: Runnable, store: Store) -> Row:
-    """Return a row with what was found when its runnable was released, and store it again if that is new."""
+    """Return a row with the remark from the release of its runnable; store the row again if the remark is new."""
     message = with_remark(row.message, runnable)
     return row if message == row.message else store.add(replace(row, message=message))
 

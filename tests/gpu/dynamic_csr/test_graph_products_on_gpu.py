@@ -1,4 +1,4 @@
-"""Every product of a growing matrix is run on the GPU and held against the reference, also under compute-sanitizer."""
+"""Every product of a growing matrix is run on the GPU and compared with the reference, also under compute-sanitizer."""
 
 from __future__ import annotations
 

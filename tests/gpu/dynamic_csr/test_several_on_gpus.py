@@ -69,14 +69,6 @@ def test_everything_is_right_by_all_clocks(gpus, built, make_bench, problem, pre
             assert row.graph_median or not peers or row["exchange"] == "nccl", (row.name, row.message)
 
 
-def test_times_of_a_larger_matrix(gpus, built, make_bench):
-    bench = make_bench(banded(ROWS), "double")
-    for runnable in device_runnables(built["double"], len(gpus)):
-        row = bench.try_once(runnable, "report", EFFORT)
-        seconds = row.graph_median / row["steps"] if row.graph_median else float("nan")
-        print(f"{row.name:24} {row.status:12} {1e6 * seconds:8.2f} µs a step {row.message or ''}")
-
-
 def test_a_launch_begins_anew_in_a_graph(gpus, built, make_bench):
     bench = make_bench(banded(50_000), "double")
     for way in ("copies", "overlapped", "fused"):

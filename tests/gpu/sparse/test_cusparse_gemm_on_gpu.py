@@ -1,4 +1,4 @@
-"""cuSPARSE's products of two sparse matrices on a GPU, held against SciPy's."""
+"""cuSPARSE's products of two sparse matrices on a GPU, compared with SciPy's."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The set-up and the cycle of multigrid on a GPU, held against the model on the host."""
+"""The set-up and the cycle of multigrid on a GPU, compared with the model on the host."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Products of sparse matrices on a GPU, held against SciPy's."""
+"""Products of sparse matrices on a GPU, compared with SciPy's."""
 
 from contextlib import ExitStack
 

@@ -1,4 +1,4 @@
-"""Rows that a block changes together, places that come twice, bringing together, and what is left in the middle."""
+"""Dynamic matrices: rows changed by a whole block, places that occur twice, compaction, and interrupted operations."""
 
 import numpy as np
 import pytest

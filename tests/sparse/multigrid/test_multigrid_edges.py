@@ -1,4 +1,4 @@
-"""Matrices at the edges of what multigrid is for: each is named, and held against the model on the host or refused."""
+"""Matrices at the edges of what multigrid is for: each is named, and compared with the model on the host or refused."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Smoothed aggregation on the host: its parts by what they are defined by, the whole beside PyAMG's."""
+"""Smoothed aggregation on the host: its parts against their definitions, and the whole against PyAMG."""
 
 import numpy as np
 import pytest

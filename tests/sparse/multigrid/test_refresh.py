@@ -1,4 +1,4 @@
-"""Other values in the same places: a refreshed hierarchy is what a set-up of the new values comes to."""
+"""New values for the same pattern: a refreshed hierarchy equals a set-up with the new values."""
 
 import numpy as np
 import pytest

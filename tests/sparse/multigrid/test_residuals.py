@@ -1,4 +1,4 @@
-"""What multigrid says of its residuals, held against b - A x in double precision by SciPy, at the edges of rounding."""
+"""Residuals that multigrid reports, compared with b - A x in double precision by SciPy, at the limits of rounding."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The set-up of multigrid on the CPU and by a GPU's emulator, held against its model on the host."""
+"""The set-up of multigrid on the CPU and by a GPU's emulator, compared with its model on the host."""
 
 import numpy as np
 import pytest

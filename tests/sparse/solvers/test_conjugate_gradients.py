@@ -184,7 +184,7 @@ def test_a_wrong_solver_has_no_time(make_bench, templates, tmp_path, mistake):
 
 def test_a_solver_that_says_that_it_has_converged_is_not_believed(make_bench, over):
     class Off(SciPy):
-        """Every product is a thousandth too large, so that the solver sees another residual than the host."""
+        """Multiplies each product by 1.001, so that the solver's residual differs from the host's."""
 
         def product(self, x, y):
             right, device = super().product(x, y), self._device

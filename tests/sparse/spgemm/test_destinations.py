@@ -1,4 +1,4 @@
-"""New values of a product by stored destinations, on the CPU and by a GPU's emulator, held against SciPy's."""
+"""New values of a product by stored destinations, on the CPU and by a GPU's emulator, compared with SciPy's."""
 
 import math
 from contextlib import ExitStack

@@ -1,4 +1,4 @@
-"""Every kernel for rows of a product alone, on the CPU and by a GPU's emulator, held against SciPy's."""
+"""Every kernel for rows of a product alone, on the CPU and by a GPU's emulator, compared with SciPy's."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Products whose rows differ much, on the CPU and by a GPU's emulator: long rows by blocks, held against SciPy's."""
+"""Products whose rows differ much, on the CPU and by a GPU's emulator: long rows by blocks, compared with SciPy's."""
 
 from collections import Counter
 

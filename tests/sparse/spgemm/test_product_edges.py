@@ -1,4 +1,4 @@
-"""Operands at the edges of what products are for: each is named, and held against SciPy's product or refused."""
+"""Operands at the edges of what products are for: each is named, and compared with SciPy's product or refused."""
 
 from contextlib import ExitStack
 

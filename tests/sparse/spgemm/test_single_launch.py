@@ -1,4 +1,4 @@
-"""Whole products in one launch by a GPU's emulator, held against SciPy's, and the memory that they take."""
+"""Whole products in one launch by a GPU's emulator, compared with SciPy's, and the memory that they take."""
 
 import ctypes
 import re

@@ -1,4 +1,4 @@
-"""Products of sparse matrices, on the CPU and by a GPU's emulator, held against SciPy's."""
+"""Products of sparse matrices, on the CPU and by a GPU's emulator, compared with SciPy's."""
 
 import numpy as np
 import pytest

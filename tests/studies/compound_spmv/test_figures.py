@@ -1,4 +1,4 @@
-"""Figures: what they show, that nothing is cut off, and that equal data gives equal bytes."""
+"""Figures: their content, nothing is cut off, and equal data gives equal bytes."""
 
 from dataclasses import replace
 from pathlib import Path

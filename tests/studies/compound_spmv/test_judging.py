@@ -1,4 +1,4 @@
-"""Replaying searches on what was recorded, and the promises that `search: predicted` makes."""
+"""Replayed searches on recorded campaigns, and the promises of `search: predicted`."""
 
 import numpy as np
 import pytest

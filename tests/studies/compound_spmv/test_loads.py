@@ -1,4 +1,4 @@
-"""How the matrix is loaded: what is asked for ahead, and what is kept in L2; pairs have tests of their own."""
+"""How kernels load the matrix: prefetches, and the share that is kept in L2; pairs have separate tests."""
 
 from __future__ import annotations
 

@@ -261,7 +261,7 @@ def test_captions_say_where_code_differs(both: Campaign, published: Published) -
 
 def test_what_another_gpu_teaches_is_judged(both: Campaign, published: Published) -> None:
     judged = replayed_searches(both, "paper", 0.02)
-    assert all(one.device_unknown is not None and one.both_unknown is not None for one in judged)
+    assert judged and all(one.device_unknown is not None and one.both_unknown is not None for one in judged)
     assert all(one.device_unknown is None for one in replayed_searches(replace(both, beside=()), "paper", 0.02))
     heads = [column.title for column in get_artifact(STUDY, "table-predicted").make(both, published).columns]
     assert {"GPU unknown", "GPU and problem unknown"} <= set(heads)

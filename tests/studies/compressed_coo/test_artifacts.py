@@ -16,7 +16,6 @@ from repro.campaign.report import report
 from repro.errors import ReproError
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign
-from repro.results.output import as_csv
 from repro.results.registry import artifacts, get_artifact
 from repro.results.tables import Figure, Table
 from repro.studies import get_study, load_artifacts
@@ -456,8 +455,3 @@ def test_two_studies_on_one_page(coo: Campaign, tmp_path: Path) -> None:
         assert f"{study}-table-1" in read.ids
     assert page.count("CCOO-aligned, where no chunk ends within a row") == 1
     assert REASON in page
-
-
-def test_tables_are_the_same_bytes_when_made_again(coo: Campaign) -> None:
-    for artifact in artifacts(STUDY, "table"):
-        assert as_csv(table(coo, artifact.name)) == as_csv(table(coo, artifact.name))

@@ -1,4 +1,4 @@
-"""The study of compressed coordinates on the CPU: what it searches, chooses and times after that."""
+"""The study of compressed coordinates on the CPU: its search, its choices, and the times measured after them."""
 
 from __future__ import annotations
 

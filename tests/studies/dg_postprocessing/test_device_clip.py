@@ -1,4 +1,4 @@
-"""Clipping on the device, held against clipping on the host."""
+"""Clipping on the device, compared with clipping on the host."""
 
 from __future__ import annotations
 

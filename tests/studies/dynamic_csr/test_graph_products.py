@@ -1,4 +1,4 @@
-"""Every product of a growing matrix is run on the CPU and held against the reference."""
+"""Every product of a growing matrix is run on the CPU and compared with the reference."""
 
 from __future__ import annotations
 

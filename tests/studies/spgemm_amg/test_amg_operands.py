@@ -1,4 +1,4 @@
-"""What products must be, held against SciPy's, and what is found wrong with them."""
+"""Expected products compared with SciPy's, and the flaws that the check of a product finds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Table 6.1 beside what the grids give."""
+"""Table 6.1 compared with the sizes that the grids give."""
 
 from __future__ import annotations
 

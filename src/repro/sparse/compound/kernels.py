@@ -201,7 +201,7 @@ MAX_COLUMNS, MAX_NUMBERS = 8, 16
 
 
 def columns_schedule(schedule: Schedule, target: Target, size: int) -> Schedule:
-    """Return a schedule for several columns at once of vectors whose entries have so many numbers.
+    """Return a schedule that multiplies several columns at once; `size` is the numbers of a vector entry.
 
     A thread has registers for the sums of all columns, so that blocks are few, and one entry is in flight. In a `split`
     schedule it has one column, and four numbers in flight; entries are read again by the same group, from L1.

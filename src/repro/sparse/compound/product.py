@@ -110,7 +110,7 @@ class Steps:
 
     @classmethod
     def of(cls, shape: tuple[int, int], parts: int, *, row_major: bool) -> Steps:
-        """Return those of a contiguous matrix, of whose numbers each has `parts` scalars: 2 if it is complex."""
+        """Return the steps of a contiguous matrix; `parts` is the scalars of a number, 2 if it is complex."""
         rows, columns = shape
         return cls(columns * parts, parts) if row_major else cls(parts, rows * parts)
 
@@ -225,7 +225,7 @@ class CompoundProduct:
         self._scratch = self._new_scratch()
 
     def _new_scratch(self) -> Buffer:
-        """Return memory for the schedule, and queue what a `split` schedule needs in it."""
+        """Return scratch memory for the schedule, and queue the kernel that prepares it for `split`."""
         device, scratch = self._device, self._allocate(self._scratch_bytes)
         if self.id.schedule.kind == SPLIT:
             device.fill(scratch, 0)

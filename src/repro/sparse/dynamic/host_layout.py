@@ -119,12 +119,12 @@ def consecutive(starts: NDArray[np.integer[Any]], counts: NDArray[np.integer[Any
     return numbers
 
 
-def check_capacity(capacity: int, where: str = "dynamic matrix") -> int:
+def check_capacity(capacity: int) -> int:
     """Return a capacity in entries; raise `ReproError` if 32-bit offsets cannot address it."""
     if capacity > MAX_ENTRIES:
         raise ReproErrorOfValue(
             "a dynamic matrix cannot hold so many entries",
-            where=where,
+            where="dynamic matrix",
             expected=f"at most {MAX_ENTRIES:,}, including slack",
             actual=f"{capacity:,}",
         )

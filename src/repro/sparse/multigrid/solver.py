@@ -116,7 +116,7 @@ class ConvergenceMonitor:
 
 @dataclass(frozen=True)
 class Goal:
-    """When a solve ends, and what is called on the way."""
+    """Stopping criteria of a solve, and the user's callback."""
 
     #: The norm of b - A x has to be at most `tolerance` times that of b, or `absolute` if this is larger.
     tolerance: float

@@ -64,7 +64,7 @@ class ProductCg(RestartedSolver):
     ----------
     program
         The module of `render_solver` for the dtype of `scale`.
-    product_of
+    bind_product
         Returns a launch of y = A x for buffers x and y, whose padding to full words is zero.
     scale
         `(numbers,)`: reciprocal of the diagonal's real expansion, in the order of the product's vectors.

@@ -203,20 +203,15 @@ class Regions:
         """Index of the point for each region."""
         return self.rows[:, 0].astype(np.int32)
 
-    def kernel_corners(self, corners: Floats | None = None) -> Floats:
-        """Return corners in the coordinates of the kernel, whose knots are 0 to 3k + 1; without `corners`, those of all
-        regions, float64 `(n, 4, 3)`."""
-        corners = self.corners if corners is None else corners
-        positions: Floats = (corners - self.rows[:, None, 1:4]) / self.h + self.width / 2
-        return positions
+    def kernel_corners(self) -> Floats:
+        """Return the corners in the coordinates of the kernel, whose knots are 0 to 3k + 1, float64 `(n, 4, 3)`."""
+        return np.asarray((self.corners - self.rows[:, None, 1:4]) / self.h + self.width / 2)
 
     @property
     def cubes(self) -> Integers:
         """Cube of each region, by its centroid, int64 `(n, 3)`: the kernel's polynomial piece in each direction."""
-        first_cubes: Integers = np.clip(np.floor(self.kernel_corners().mean(axis=1)), 0, self.width - 1).astype(
-            np.int64
-        )
-        return first_cubes
+        pieces = np.floor(self.kernel_corners().mean(axis=1))
+        return np.asarray(np.clip(pieces, 0, self.width - 1), np.int64)
 
     def by_point(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Return the regions sorted by point, and the offset of each point's first region, `(points + 1,)`."""

@@ -404,7 +404,7 @@ class SharedMatrix(Generic[T]):
         return layout
 
     def make(self, launches: Launches, operands: DgOperands, resources: ExitStack) -> T:
-        """Return the matrix; `launches` holds intermediate memory, the stack `own` holds the matrix's memory."""
+        """Return the matrix, whose memory `resources` releases; `launches` holds intermediate memory."""
         raise NotImplementedError
 
     def take(self, launches: Launches, operands: DgOperands) -> T:

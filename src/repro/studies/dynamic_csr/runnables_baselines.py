@@ -494,16 +494,15 @@ extern "C" int sort(
 CUB_FLAGS = ("-shared", "-Xcompiler", "-fPIC", "-O3", "-std=c++17")
 
 
-def cub_library(target: Target, modules: Path = MODULES) -> Path:
+def cub_library(target: Target) -> Path:
     """Return the path of the library for a GPU; compile the library if it does not exist yet."""
     compiler = nvcc.find()
     if compiler is None:
         raise Unsupported("there is no nvcc to compile CUB with")
     flags = (*CUB_FLAGS, f"-arch={target.name}")
     identity = "\0".join([CUB_SOURCE, *flags, nvcc.version(), *nvcc.environment()])
-    path = (
-        modules / target.name / STUDY_NAME / "objects" / f"cub-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so"
-    )
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    path = MODULES / target.name / STUDY_NAME / "objects" / f"cub-{digest}.so"
     if not path.exists():
         source = path.with_suffix(".cu")
         with replacing(source) as partial:

@@ -271,7 +271,7 @@ class DistributedMatrix:
     """The grown matrix over a workspace's first devices, with vectors for products; the workspace keeps all memory."""
 
     def __init__(self, workspace: Workspace, modules: Mapping[str, ModuleFile], count: int) -> None:
-        self._workspace, self._built = workspace, modules
+        self._workspace, self._modules = workspace, modules
         self._operands = operands_of(workspace)
         self.devices: Devices = workspace.devices.leading(count)
         sizes = np.diff(self._operands.grown.indptr)
@@ -283,7 +283,7 @@ class DistributedMatrix:
         return self._operands.x.dtype
 
     def kernel(self, index: int, module: str, name: str) -> Kernel:
-        return self._built[module].program(self._workspace, index).kernel(name)
+        return self._modules[module].program(self._workspace, index).kernel(name)
 
     def x(self, index: int) -> Buffer:
         """Return x on a device, in its natural order."""
@@ -406,7 +406,7 @@ class DistributedProduct(DistributedRunnable):
 
     Parameters
     ----------
-    built
+    modules
         The modules `product` and `exchange`.
     operation
         `product`, with or without an exchange, or `exchange` alone.
@@ -427,26 +427,16 @@ class DistributedProduct(DistributedRunnable):
     def __init__(
         self, modules: Mapping[str, ModuleFile], operation: StepName, exchange: Exchange, count: int, steps: int
     ) -> None:
-        self._built, self.operation, self.exchange, self.devices, self.steps = (
-            modules,
-            operation,
-            exchange,
-            count,
-            steps,
-        )
-        name_parts = [
-            operation,
-            str(count),
-            *([exchange] if exchange != "none" else []),
-            *([f"x{steps}"] if steps > 1 else []),
-        ]
-        self.name = "-".join(name_parts)
+        self._modules, self.operation, self.exchange, self.devices = modules, operation, exchange, count
+        self.steps = steps
+        suffixes = [exchange] * (exchange != "none") + [f"x{steps}"] * (steps > 1)
+        self.name = "-".join([operation, str(count), *suffixes])
         self._over: DistributedMatrix | None = None
         self.launch = not_prepared
 
     @property
     def identity(self) -> str:
-        hashes = [self._built[name].module.hash for name in ("product", "exchange")]
+        hashes = [self._modules[name].module.hash for name in ("product", "exchange")]
         return " ".join([*hashes, nccl_versions()] if self.exchange == "nccl" else hashes)
 
     @property
@@ -476,7 +466,7 @@ class DistributedProduct(DistributedRunnable):
             raise Unsupported(f"y is no next x: the matrix is {rows} x {columns}")
         if self.exchange in ("stores", "fused"):
             _require_peers(workspace.devices.leading(self.devices))
-        distribution = self._over = DistributedMatrix(workspace, self._built, self.devices)
+        distribution = self._over = DistributedMatrix(workspace, self._modules, self.devices)
         if self.exchange != "none":
             distributed_x = distribution.dealing.spread(operands.x)
             for index in range(self.devices):

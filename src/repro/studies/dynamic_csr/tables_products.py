@@ -255,10 +255,6 @@ def _exchange_columns(number: int) -> tuple[Column[DeviceTimes], ...]:
 ON_DEVICE = "the conversion from CSR on the device, by the event clock"
 
 
-def _cases(campaign: Campaign, published: Published) -> list[ProductTimes]:
-    return product_times(campaign, published, *campaign.precisions)
-
-
 def _setup_costs(times: ProductTimes) -> SetupCosts:
     ours = times[OURS]
     costs = SetupCosts.packed(times, times[LIBRARY], times[LIBRARY_CSR], ours)
@@ -272,7 +268,7 @@ def _setup_costs(times: ProductTimes) -> SetupCosts:
 register_setup_costs(
     STUDY_NAME,
     library_of,
-    _cases,
+    lambda campaign, published: product_times(campaign, published, *campaign.precisions),
     _setup_costs,
     PRODUCT_CLOCK,
     setup="Set-up: building the grown matrix from CSR, with one segment per row, on one core of the host, or on the "

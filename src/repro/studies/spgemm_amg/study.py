@@ -236,7 +236,7 @@ SINGLE_MODULE = "single-exact"
 
 
 def _compiled(templates: Path, precision: str, target: Target) -> dict[str, ModuleFile]:
-    """Return the study's modules, of which those that are missing are compiled."""
+    """Return the study's modules, after compiling the missing ones."""
     modules = {}
     for module in modules_for(target):
         path = manifest_path(target.name, NAME, f"{precision}/{module}")

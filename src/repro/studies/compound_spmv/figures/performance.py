@@ -294,7 +294,7 @@ def conjugate_gradients(campaign: Campaign, published: Published) -> Figure:
         f"The vertical line marks the size of the multiprocessors’ shared memory, {chip / MIB:.0f} MiB; larger matrices"
         " fit if values repeat." if chip else "",
         "Hollow marks: only a part of the matrix stays there." if any(map(_is_partly_on_chip, cases)) else "",
-        missing_problems_note(campaign, everything),
+        missing_problems_note(everything),
         measurement_note(campaign, "graph"),
         remarks([case.line for case in cases]),
         unavailable_note(campaign),

@@ -35,16 +35,13 @@ def how_solved(campaign: Campaign) -> str:
     )
 
 
-def missing_problems_note(campaign: Campaign, cases: Sequence[results.Times]) -> str:
+def missing_problems_note(cases: Sequence[results.Times]) -> str:
     """Return the sentence on problems that were not solved, since they are not symmetric; empty if none was tried."""
     tried_problems = {case.line.problem for case in results.cases_of_conjugate_gradients(cases)}
     measured_problems = dict.fromkeys(case.line.problem for case in cases if case.case.is_measured)
     omitted_names = ", ".join(name for name in measured_problems if name not in tried_problems)
-    return (
-        f"Left out, because not symmetric (complex: Hermitian): {omitted_names}."
-        if omitted_names and tried_problems
-        else ""
-    )
+    is_told = omitted_names and tried_problems
+    return f"Left out, because not symmetric (complex: Hermitian): {omitted_names}." if is_told else ""
 
 
 def _time(key: str, solver: Method) -> Column[results.Times]:
@@ -116,7 +113,7 @@ def conjugate_gradients(campaign: Campaign, published: Published) -> Table:
         "In a graph: iterations with the same two vector kernels and, of the products that are fastest alone, the one",
         f"with the fastest iteration, for ours and for {library}’s. Matrix: megabytes as stored by the solver on the",
         "chip, and the share that stays there. Iterations: number needed to reach the tolerance.",
-        missing_problems_note(campaign, everything),
+        missing_problems_note(everything),
         measurement_note(campaign, "graph"),
         remarks([case.line for case in cases]),
         unavailable_note(campaign),
