@@ -8,14 +8,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from repro.bench.campaign_folder import CampaignFolder
+from repro.campaign.artifacts import published_of
 from repro.errors import ReproError
 from repro.results.campaign_data import Campaign
 from repro.results.claims import (
     COLUMNS,
+    WORDS,
     Claim,
     Verdict,
     claims_table,
@@ -487,3 +490,36 @@ def test_a_damaged_file_of_claims_is_one_message(tmp_path: Path, text: str, said
     path.write_text(text)
     with pytest.raises(ReproError, match=said):
         load_claims("mine", tmp_path)
+
+
+def contract_page() -> str:
+    text: str = (REPOSITORY / "docs/study-contract.md").read_text()
+    return text
+
+
+def test_the_page_explains_every_column_and_word_of_a_claim() -> None:
+    cells = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", contract_page(), re.MULTILINE))
+    assert tuple(cells) == COLUMNS
+    assert not {(key, word) for key, words in WORDS.items() for word in words if f"`{word}`" not in cells[key]}
+
+
+def test_the_example_of_the_page_judges_its_claim(
+    campaign: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registered: list[Any] = []
+    monkeypatch.setattr("repro.results.claims.register_claims", lambda *arguments: registered.extend(arguments))
+    names: dict[str, Any] = {}
+    for code in re.findall(r"^```python\n(.*?)^```$", contract_page(), re.MULTILINE | re.DOTALL):
+        exec(code, names)
+    _, _, quantities, cases = registered
+    (lines,) = re.findall(r"^```text\n(.*?)^```$", contract_page(), re.MULTILINE | re.DOTALL)
+    (tmp_path / "claims").mkdir()
+    (tmp_path / "claims/mine.csv").write_text(lines)
+    (judgement,) = judge(
+        load_claims("mine", tmp_path),
+        campaign,
+        quantities,
+        lambda source, variants: cases(source, published_of(campaign.study), variants),
+    )
+    assert judgement.verdict != Verdict.NOT_TESTABLE
+    assert len(judgement.numbers) > 1
