@@ -136,7 +136,7 @@ def test_what_the_end_of_a_run_prints_works_as_printed(checkout: Checkout, confi
         assert won["export"] is not None and won["not_exported"] == "the choice of a CPU", problem
         # few rows of numbers share their threads in CSR
         assert won["exported"].startswith(RECORDED.get((entry, "double"), "CSR-AoSoA-AoS/direct-128-8")), problem
-    done = run_in(checkout, "-c", block_after("or in Python"))
+    done = run_in(checkout, "-c", block_after("or use it from Python"))
     assert done.code == 0, done.text
     lines = [line.strip() for line in said.text.partition("\npart\n")[2].splitlines()]
     done = run_in(checkout, "-c", "\n".join(line for line in lines if re.match("from |import |A = ", line)))
