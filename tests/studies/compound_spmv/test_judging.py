@@ -14,9 +14,10 @@ from support.campaigns import RESULTS, recorded_campaigns
 
 pytestmark = pytest.mark.medium
 
-#: Campaigns that searched their spaces in full: the searches of h100-solvers and h200-energy had a budget, and h200-real
-#: tried few layouts.
+#: Campaigns that did not search their spaces in full: the searches of h100-solvers and h200-energy had a budget, and
+#: h200-real tried few layouts.
 PARTIAL = ("h100-solvers", "h200-energy", "h200-real")
+#: The others.
 RECORDED = [
     folder
     for folder in (CampaignFolder.of(name, RESULTS) for name in recorded_campaigns() if name not in PARTIAL)
