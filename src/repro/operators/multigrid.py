@@ -656,7 +656,7 @@ def _load(runtime: Runtime, precision: str) -> Callable[[str], Program]:
 
 @cache
 def _compile_ahead(runtime: Runtime, precision: str, width: int) -> None:
-    """Compile the modules of the two finest levels in parallel; one after the other takes a minute."""
+    """Compile the kernels of the two finest levels in parallel; one after the other takes half a minute."""
     programs = map(_load(runtime, precision), MODULES)
     pattern = rf"(?!.*_w\d).*|.*_w({width}|{2 * width})"
     on_demand = (program for program in programs if isinstance(program, KernelsOnDemand))
