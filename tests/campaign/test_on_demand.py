@@ -24,7 +24,8 @@ from repro.codegen.targets import CPU
 from repro.codegen.templates import render_common
 from repro.problems.matrix import Matrix
 from repro.problems.problem import describe_pattern
-from repro.sparse.compound.device_packing import DeviceCsr, DevicePacker, PackedOnDevice
+from repro.sparse.compound.device_csr import DeviceCsr
+from repro.sparse.compound.device_packing import DevicePacker, PackedOnDevice
 from repro.sparse.compound.variants import Layout
 from support.small_case import NAME, STUDY, config, quiet, run
 
@@ -73,7 +74,8 @@ def test_the_host_packs_nothing_that_the_device_packs(problem: Matrix, monkeypat
         packed.add(layout.ordering)
         return pack(self, matrix, layout, *rest)
 
-    monkeypatch.setattr("repro.sparse.compound.product.pack", lambda *_: pytest.fail("the host packs"))
+    for name in ("pack", "pack_pairs"):
+        monkeypatch.setattr(f"repro.sparse.compound.product.{name}", lambda *_: pytest.fail("the host packs"))
     monkeypatch.setattr(DevicePacker, "pack", noted)
     monkeypatch.setattr(DeviceCsr, "upload", classmethod(lambda *given: uploaded.append(given) or upload(*given)))
     kept = np.repeat(problem.row_lengths < 20, problem.row_lengths)  # with the long row, slices are mostly padding

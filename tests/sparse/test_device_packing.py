@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from repro.bench.runnable import Workspace
@@ -23,29 +23,23 @@ from repro.entries import entries, get_entry
 from repro.errors import Unsupported
 from repro.problems.matrix import Matrix
 from repro.sparse import pairs
-from repro.sparse.compound.device_packing import (
-    CheckWord,
-    DeviceCsr,
-    DevicePacker,
-    FlawedCsr,
-    SharedMemory,
-    can_pack,
-    render_check,
-    render_packing,
-)
+from repro.sparse.compound.device_csr import CheckWord, DeviceCsr, FlawedCsr, SharedMemory, render_check
+from repro.sparse.compound.device_packing import DevicePacker, render_packing
+from repro.sparse.compound.device_pairs import PairPacker
 from repro.sparse.compound.outer import outer_formats
-from repro.sparse.compound.packing import Packed, PackedFacts, pack
+from repro.sparse.compound.packing import Packed, PackedFacts, pack, pack_pairs
 from repro.sparse.compound.runnables import Variant
-from repro.sparse.compound.variants import CLUSTERED, INNER, Layout, Schedule, VariantId
+from repro.sparse.compound.variants import CLUSTERED, INNER, TILE_ROWS, Layout, Schedule, VariantId
 from repro.sparse.device_primitives import keep
 from repro.sparse.operands import ProductOperands
 from repro.sparse.ordering import cluster_rows, long_rows, sort_rows
 from repro.sparse.spgemm.csr_arrays import CsrArrays
+from repro.sparse.symmetry import HERMITIAN, symmetry_of
 from support.emulated_cuda import EmulatedCuda, compile_kernels
+from support.symmetric_problems import KINDS, disturbed, symmetric_problem, without_entry
 
 Packer = Callable[[str, str, str], DevicePacker]
 LAYOUTS = [Layout(outer, inner, "AoS") for outer, inner in product(outer_formats(), INNER)]
-LAYOUTS = [layout for layout in LAYOUTS if can_pack(layout)]
 CLUSTERED_LAYOUTS = [Layout(outer, inner, "AoS", "clustered") for outer, inner in product(CLUSTERED, INNER)]
 SIGMA_LAYOUTS = [Layout(outer, inner, "AoS", "sigma") for outer, inner in product((*CLUSTERED, "Sl-32"), INNER)]
 
@@ -93,7 +87,7 @@ def drawn(lengths: list[int], columns: int, entry: str, seed: int = 0) -> Matrix
 
 
 def read(device: Device, buffer: Buffer, like: np.ndarray) -> np.ndarray:
-    array = np.full_like(like, -7)
+    array = np.full_like(like, 7)
     if array.size:
         device.download(buffer, array)
     return array
@@ -143,7 +137,7 @@ def check(device: Device, packer: DevicePacker, problem: Matrix, layout: Layout,
             SimpleNamespace(program=lambda workspace: packer._program),
             VariantId(layout, Schedule("static", 32, 1)),
         )
-        variant = Variant(id, Module("ok", "", "", ()), Path(), packer=module)
+        variant = Variant(id, Module("ok", "", "", ()), Path(), "extended", module)
         require_equal(device, *variant.packed(workspace), expected)
 
 
@@ -175,6 +169,88 @@ def test_the_device_packs_rows_in_another_order(device, packer, entry, precision
     problem = drawn(*shape, entry, seed)
     rows = np.random.default_rng(seed).permutation(problem.n)
     check(device, packer(entry, precision, layout.inner), problem, layout, rows)
+
+
+@pytest.fixture(scope="session")
+def pair_packer(device: Device, templates: Path, load: Callable[[str, str], Program]) -> Callable[..., PairPacker]:
+    """Return the packer of pairs of an entry, precision and inner order, compiled at its first use."""
+
+    def make(entry: str, precision: str, inner: str) -> PairPacker:
+        source = render_packing(templates, entry, precision, f"pairs-{inner}", device.target, "tests")
+        return PairPacker(device, load(source, f"{entry}-{precision}-pairs-{inner}"), entry, precision)
+
+    return cache(make)
+
+
+PAIR_LAYOUTS = [
+    Layout(outer, inner, "AoS", ordering)
+    for outer, inner, ordering in product(TILE_ROWS, INNER, ("natural", "clustered"))
+]
+
+
+def packed_or_refusal(pack: Callable[[], tuple[dict, PackedFacts]]) -> tuple[dict, PackedFacts] | str:
+    try:
+        return pack()
+    except Unsupported as refusal:
+        return str(refusal)
+
+
+def check_pairs(device: Device, packer: PairPacker, problem: Matrix, layout: Layout, seed: int) -> None:
+    """Compare arrays, sizes and refusals with those of the host, in an order of rows drawn by `seed`."""
+    values = problem.values.astype(packer.scalar)
+    order = np.random.default_rng(seed).permutation(problem.n) if layout.ordering == "clustered" else None
+
+    def on_host() -> tuple[dict, PackedFacts]:
+        packed = pack_pairs(problem, values, symmetry_of(problem, values), layout, order)
+        return packed.arrays, packed.facts
+
+    expected = packed_or_refusal(on_host)
+    for numbers in (values, problem.values) if values.shape[1] else (values,):
+        with ExitStack() as stack:
+            matrix = keep(stack, DeviceCsr.upload(device, problem, numbers))
+
+            def on_device(matrix: DeviceCsr = matrix, stack: ExitStack = stack) -> tuple[dict, PackedFacts]:
+                return packer.pack(matrix, layout, stack, None if order is None else lambda: order)
+
+            found = packed_or_refusal(on_device)
+            if isinstance(expected, str) or isinstance(found, str):
+                assert found == expected
+                continue
+            assert found[1] == expected[1] and list(found[0]) == list(expected[0])
+            for name, array in expected[0].items():
+                np.testing.assert_array_equal(read(device, found[0][name], array), array, name)
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.medium
+@pytest.mark.parametrize("precision", DTYPES)
+@pytest.mark.parametrize(("entry", "kind"), KINDS)
+@settings(max_examples=20, deadline=None)
+@given(
+    n=st.integers(1, 600),
+    reach=st.integers(1, 90),
+    diagonal=st.booleans(),
+    hub=st.one_of(st.none(), st.integers(0, 599)),
+    layout=st.sampled_from(PAIR_LAYOUTS),
+    seed=st.integers(0, 9),
+)
+def test_the_device_packs_pairs_as_the_host(
+    device, pair_packer, entry, kind, precision, n, reach, diagonal, hub, layout, seed
+):
+    problem = symmetric_problem(entry, kind, n, reach=reach, diagonal=diagonal, hub=None if hub is None else hub % n)
+    assume(problem.nnz)
+    check_pairs(device, pair_packer(entry, precision, layout.inner), problem, layout, seed)
+
+
+@pytest.mark.parametrize("layout", PAIR_LAYOUTS[:: len(INNER)])
+def test_matrices_without_pairs_are_refused_as_on_the_host(device, pair_packer, layout):
+    packer = pair_packer("complex", "single", layout.inner)
+    hermitian = symmetric_problem("complex", HERMITIAN, 90)
+    for problem in (
+        disturbed(hermitian, 40), without_entry(hermitian, 41), drawn([3, 2, 0], 4, "complex"),
+        symmetric_problem("complex", HERMITIAN, 700, hub=600),
+    ):  # fmt: skip
+        check_pairs(device, packer, problem, layout, 3)
 
 
 @pytest.mark.sampled(1)

@@ -8,8 +8,9 @@ from repro.codegen.targets import Target
 from repro.codegen.templates import render_common
 from repro.filtering import kernels as filtering
 from repro.sparse.compound import kernels as compound
-from repro.sparse.compound.device_packing import render_check, render_packing
-from repro.sparse.compound.variants import INNER, Layout, Schedule
+from repro.sparse.compound.device_csr import render_check
+from repro.sparse.compound.device_packing import PACKINGS, render_packing
+from repro.sparse.compound.variants import Layout, Schedule
 from repro.sparse.dynamic import kernels as dynamic
 from repro.sparse.elementwise import render_vectors
 from repro.sparse.multigrid import kernels as multigrid
@@ -58,8 +59,8 @@ def rendered_modules(templates: Path, target: Target) -> dict[str, str]:
             templates, entry, "double", layout, schedules, target, "tests", columns=3
         )
     modules["checks"] = render_check(templates, target, "tests")
-    for inner in INNER:
-        modules[f"packing/{inner}"] = render_packing(templates, "block3", "double", inner, target, "tests")
+    for name in PACKINGS:
+        modules[f"packing/{name}"] = render_packing(templates, "block3", "double", name, target, "tests")
     for study, keys in KEYS.items():
         modules |= {f"{study}/{key}": get_study(study).render(templates, key, target) for key in keys}
     return modules

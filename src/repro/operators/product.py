@@ -37,16 +37,9 @@ from repro.operators.scipy_matrices import SCALE, as_problem, check_extent, chec
 from repro.operators.vectors import Vectors
 from repro.problems.matrix import MAX_DIMENSION, MAX_ENTRIES, Matrix
 from repro.sparse.compound.defaults import Rows
-from repro.sparse.compound.device_packing import (
-    CheckWord,
-    DeviceCsr,
-    DevicePacker,
-    FlawedCsr,
-    PackedOnDevice,
-    can_pack,
-    render_check,
-    render_packing,
-)
+from repro.sparse.compound.device_csr import CheckWord, DeviceCsr, FlawedCsr, render_check
+from repro.sparse.compound.device_packing import DevicePacker, PackedOnDevice, packing_name, render_packing
+from repro.sparse.compound.device_pairs import PairPacker
 from repro.sparse.compound.kernels import TEMPLATES, columns_schedule, render_module, split_columns
 from repro.sparse.compound.packing import PackedFacts
 from repro.sparse.compound.product import (
@@ -336,10 +329,10 @@ def check_source(runtime: Runtime) -> tuple[str, str]:
 
 
 @cache
-def packing_source(runtime: Runtime, entry: str, precision: str, inner: str) -> tuple[str, str]:
-    """Return the source of the module that packs matrices, and its name in the cache."""
-    source = render_packing(KERNELS, entry, precision, inner, runtime.device.target, "operator")
-    return source, f"{TEMPLATES}/{entry}-{precision}/packing-{inner}"
+def packing_source(runtime: Runtime, entry: str, precision: str, name: str) -> tuple[str, str]:
+    """Return the source of the module that packs matrices, and its name in the cache; `name` is from `packing_name`."""
+    source = render_packing(KERNELS, entry, precision, name, runtime.device.target, "operator")
+    return source, f"{TEMPLATES}/{entry}-{precision}/packing-{name}"
 
 
 @cache
@@ -363,9 +356,9 @@ def compiled(runtime: Runtime, entry: str, precision: str, id: VariantId, column
     layout = id.layout
     with argument_errors():
         source, name = variant_source(runtime, entry, precision, id, columns)
-    if can_pack(layout) and not columns:
-        packing, packing_name = packing_source(runtime, entry, precision, layout.inner)
-        runtime.compile_together({name: source, packing_name: packing})
+    if not columns and (packed_by := packing_name(layout)):
+        packing, name_of_packing = packing_source(runtime, entry, precision, packed_by)
+        runtime.compile_together({name: source, name_of_packing: packing})
     return runtime.program(source, name)
 
 
@@ -452,10 +445,19 @@ class Product:
         self, matrix: MatrixSource, layout: Layout, stack: ExitStack
     ) -> tuple[Mapping[str, Buffer], PackedFacts]:
         """Return the matrix in a layout on the device: its arrays, which `stack` releases, and their sizes."""
-        runtime = self.runtime
-        if can_pack(layout):
-            rows, long_rows = matrix.clusters if layout.ordering == "clustered" else (None, 0)
-            # where CSR and layout do not fit together, the host packs, as pairs
+        runtime, is_clustered, name = self.runtime, layout.ordering == "clustered", packing_name(layout)
+        if layout.stores_pairs:
+            problem = matrix.problem  # kept on the host, as it cannot be read back from pairs
+            row_order = partial(permutation, problem, STORED_ORDERS["clustered"]) if is_clustered else None
+            assert name is not None
+            program = runtime.program(*packing_source(runtime, self._entry, self._precision, name))
+            with suppress(OutOfDeviceMemory), runtime.after(), ExitStack() as undo:
+                packer = PairPacker(runtime.device, program, self._entry, self._precision)
+                arrays, facts = packer.pack(matrix.csr(runtime), layout, undo, row_order)
+                stack.push(undo.pop_all())
+                return arrays, facts
+        elif name is not None:
+            rows, long_rows = matrix.clusters if is_clustered else (None, 0)
             with suppress(OutOfDeviceMemory), runtime.after(), ExitStack() as undo:
                 csr = matrix.csr(runtime)
                 packed_on_device = self._packer.pack(csr, layout, undo, rows, long_rows)
@@ -464,7 +466,7 @@ class Product:
                 self._packed_on_device = packed_on_device
                 stack.push(undo.pop_all())
                 return packed_on_device.arrays, packed_on_device.facts
-            matrix.leave_device()
+        matrix.leave_device()  # where CSR and layout do not fit together, the host packs
         problem = matrix.problem
         values = problem.values.astype(DTYPES[self._precision], copy=False)
         packed = pack_layout(

@@ -179,10 +179,9 @@ def cut_into_tiles(problem: Matrix, symmetry: Symmetry, tile_rows: int, rows: ND
     placement = _place_rows(tile, lengths, tile_rows, natural=rows is None)
     received_products = np.bincount(split.row[split.received], minlength=problem.n)
     counts, columns, foreign = _foreign_columns(problem, split, tile, count)
-    max_received = int(counts.max())
-    _check(received_products, tile_rows, max_received)
-    n_leading = min(max_received, int(LEADING * counts.sum() / count))
-    check_slots(problem.name, f"columns of pairs within {tile_rows} rows", count * n_leading + len(columns), 0)
+    n_leading = leading_columns(
+        problem.name, tile_rows, int(received_products.max()), int(counts.max()), len(columns), count
+    )
     columns, first_further = _leading_first(counts, columns, n_leading)
     diagonal = np.full(count * tile_rows, -1)
     diagonal[placement.place[split.row[split.diagonal]]] = np.flatnonzero(split.diagonal)
@@ -292,13 +291,20 @@ def _leading_first(
     return np.concatenate([leading_columns.ravel(), columns[~leads]]), tiles * leading + np.concatenate([[0], further])
 
 
-def _check(received_products: NDArray[np.int64], tile_rows: int, foreign: int) -> None:
-    """Raise `Unsupported` if a tile has more slots or foreign columns than the bits of a code or word can express."""
+def leading_columns(name: str, tile_rows: int, received: int, most: int, columns: int, tiles: int) -> int:
+    """Return the number of leading foreign columns of each tile.
+
+    `received` are the products that a row receives at most, and `most` and `columns` the foreign columns of a tile at
+    most, and of all tiles. It raises `Unsupported` if the bits of a code or word, or indices, cannot express these.
+    """
     limit = min(MAX_SLOTS, NO_PAIR // tile_rows)
-    if received_products.max(initial=0) > limit:
-        raise Unsupported(f"a row receives {received_products.max()} products in its tile, more than {limit}")
-    if foreign > (limit := NO_PAIR - tile_rows):
-        raise Unsupported(f"a tile of {tile_rows} rows reads {foreign} columns of others, more than {limit}")
+    if received > limit:
+        raise Unsupported(f"a row receives {received} products in its tile, more than {limit}")
+    if most > (limit := NO_PAIR - tile_rows):
+        raise Unsupported(f"a tile of {tile_rows} rows reads {most} columns of others, more than {limit}")
+    leading = min(most, int(LEADING * columns / tiles))
+    check_slots(name, f"columns of pairs within {tile_rows} rows", tiles * leading + columns, 0)
+    return leading
 
 
 #: Number of rows per slice.

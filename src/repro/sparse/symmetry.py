@@ -25,8 +25,23 @@ HERMITIAN, SYMMETRIC = "Hermitian", "symmetric"
 AT_ONCE = 1 << 15
 #: First words of the reason why a matrix is not symmetric (`Symmetry.why`).
 NOT_SYMMETRIC = "not symmetric"
-#: Possible kinds of symmetry, by entry type; for other types, a matrix is `symmetric` if its real expansion is.
-KINDS_OF_SYMMETRY = {"complex": (HERMITIAN, SYMMETRIC), "quaternion": (HERMITIAN,)}
+
+
+def kinds_of(entry: str) -> tuple[str, ...]:
+    """Return the possible kinds of symmetry; a matrix is `symmetric` if its real expansion is, unless it is complex."""
+    return {"complex": (HERMITIAN, SYMMETRIC), "quaternion": (HERMITIAN,)}.get(entry, (SYMMETRIC,))
+
+
+def not_square(rows: int, columns: int) -> str:
+    return f"{NOT_SYMMETRIC}: it has {rows} rows and {columns} columns"
+
+
+def without_pair(row: int, column: int) -> str:
+    return f"{NOT_SYMMETRIC}: there is an entry in row {row}, column {column}, and none across from it"
+
+
+def unlike_values(row: int, column: int) -> str:
+    return f"{NOT_SYMMETRIC}: the values of row {row}, column {column}, and across from it do not agree exactly"
 
 
 @dataclass(frozen=True)
@@ -70,7 +85,7 @@ def diagonal_members(name: str) -> list[int | None]:
     For complex matrices all members are kept, as the diagonal entries of a complex symmetric matrix are arbitrary.
     """
     adjoint = adjoint_members(name)
-    if len(KINDS_OF_SYMMETRY.get(name, (SYMMETRIC,))) > 1:
+    if len(kinds_of(name)) > 1:
         return list(range(len(adjoint)))
     return [min(member, source) if sign > 0 else None for member, (source, sign) in enumerate(adjoint)]
 
@@ -121,13 +136,12 @@ def symmetry_of(matrix: Matrix, values: NDArray[np.floating]) -> Symmetry:
     `values` are the entries `(nnz, members)` in the working precision; they must agree exactly.
     """
     if not matrix.square:
-        return Symmetry("", f"{NOT_SYMMETRIC}: it has {matrix.n} rows and {matrix.shape[1]} columns")
+        return Symmetry("", not_square(*matrix.shape))
     indptr, columns, order = transposed_order(matrix)
     if not (np.array_equal(indptr, matrix.indptr) and np.array_equal(columns, matrix.indices)):
-        place = "row {}, column {}".format(*_unpaired_entry(matrix))
-        return Symmetry("", f"{NOT_SYMMETRIC}: there is an entry in {place}, and none across from it")
+        return Symmetry("", without_pair(*_unpaired_entry(matrix)))
     adjoint = adjoint_members(matrix.entry)
-    first_kind, *other_kinds = KINDS_OF_SYMMETRY.get(matrix.entry, (SYMMETRIC,))
+    first_kind, *other_kinds = kinds_of(matrix.entry)
     first = _first_difference(values, order, adjoint)
     if first is None:
         return Symmetry(first_kind, across=order)
@@ -137,8 +151,7 @@ def symmetry_of(matrix: Matrix, values: NDArray[np.floating]) -> Symmetry:
             return Symmetry(SYMMETRIC, across=order)
         first = max(first, other)  # the matrix is neither Hermitian nor symmetric only at the later of both entries
     row = int(np.searchsorted(matrix.indptr, first, side="right")) - 1
-    place = f"row {row}, column {matrix.indices[first]}"
-    return Symmetry("", f"{NOT_SYMMETRIC}: the values of {place}, and across from it do not agree exactly")
+    return Symmetry("", unlike_values(row, int(matrix.indices[first])))
 
 
 def _first_difference(

@@ -27,7 +27,7 @@ from repro.sparse.compound.variants import (
 )
 from repro.sparse.elementwise import padded_size
 from repro.sparse.pairs import NO_PAIR, SIGNS, SLICE, shared_entries
-from repro.sparse.symmetry import KINDS_OF_SYMMETRY, SYMMETRIC, adjoint_members, diagonal_members, kept_on_diagonal
+from repro.sparse.symmetry import adjoint_members, diagonal_members, kept_on_diagonal, kinds_of
 
 #: The folder of the templates.
 TEMPLATES = "sparse/compound"
@@ -333,7 +333,7 @@ def _render_pairs(
 def pairs_constants(entry: str, layout: Layout) -> dict[str, Any]:
     """Return the template variables of the pair formats: sizes, and the transposition of an entry."""
     members = get_entry(entry).members
-    kinds = KINDS_OF_SYMMETRY.get(entry, (SYMMETRIC,))
+    kinds = kinds_of(entry)
     sign_given = len(kinds) > 1
     factors = {1: "", -1: "sign * " if sign_given else "-"}
     return {

@@ -22,7 +22,9 @@ from repro.codegen.templates import StreamConfig
 from repro.devices.base import Buffer
 from repro.errors import IncorrectError, ModuleError, Unsupported
 from repro.problems.matrix import Matrix
-from repro.sparse.compound.device_packing import DeviceCsr, DevicePacker, can_pack
+from repro.sparse.compound.device_csr import DeviceCsr
+from repro.sparse.compound.device_packing import DevicePacker
+from repro.sparse.compound.device_pairs import PairPacker
 from repro.sparse.compound.kernels import kernel_name
 from repro.sparse.compound.packing import PackedFacts
 from repro.sparse.compound.product import (
@@ -56,7 +58,7 @@ DEPENDENT = "dependent"
 class Variant(CompiledProduct):
     """A product by a generated kernel; the binary of `module` is relative to `folder`.
 
-    `packer` is the module of `render_packing` for the layout; without it, and in pairs, the host packs.
+    `packer` is the module of `render_packing` for the layout; None: the host packs.
     """
 
     id: VariantId
@@ -69,7 +71,7 @@ class Variant(CompiledProduct):
         super().__init__(module, folder)
         self.id, self.space = id, space
         self.layout, self.schedule = id.layout, id.schedule
-        self.packer = packer if can_pack(id.layout) else None
+        self.packer = packer
         self.name = f"{DEPENDENT}/{id}" if self.kind == DEPENDENT else str(id)
         self.arrangement = f"{self.layout.vector}@{self.layout.unknowns}"
         self.packing = replace(self.layout, vector="")
@@ -123,23 +125,29 @@ class Variant(CompiledProduct):
         matrix = operands.reordered(self.layout.unknowns)
         return matrix, matrix.values.astype(operands.dtype, copy=False)
 
-    def _pack_on_device(
-        self, workspace: Workspace, packer: ModuleFile, stack: ExitStack
-    ) -> tuple[PackedFacts, Mapping[str, Buffer]]:
-        operands, device, layout, rows, last = operands_of(workspace), workspace.device, self.layout, None, 0
-        csr = workspace.buffer(("CSR", layout.unknowns), lambda: DeviceCsr.upload(device, *self._matrix(workspace)))
-        device_packer = DevicePacker(device, packer.program(workspace), operands.problem.entry, operands.precision)
-        with workspace.packing_noted(self.packing):
-            if layout.ordering == "clustered":
-                rows, last = row_order_on(workspace, STORED_ORDERS["clustered"]), int(long_rows(operands.problem).sum())
-            packed = device_packer.pack(csr, layout, stack, rows, last, workspace.make_room)
-        return packed.facts, packed.arrays
-
     def _pack_on_host(self, workspace: Workspace) -> tuple[PackedFacts, Mapping[str, NDArray[Any]]]:
         packed = pack_layout(
             *self._matrix(workspace), self.layout, workspace.device.target.warp,
             lambda: symmetry_on(workspace, self.layout.unknowns), partial(row_order_on, workspace),
         )  # fmt: skip
+        return packed.facts, packed.arrays
+
+    def _pack_on_device(
+        self, workspace: Workspace, packer: ModuleFile, stack: ExitStack
+    ) -> tuple[PackedFacts, Mapping[str, Buffer]]:
+        operands, device, layout = operands_of(workspace), workspace.device, self.layout
+        csr = workspace.buffer(("CSR", layout.unknowns), lambda: DeviceCsr.upload(device, *self._matrix(workspace)))
+        module = device, packer.program(workspace), operands.problem.entry, operands.precision
+        row_order = partial(row_order_on, workspace, STORED_ORDERS["clustered"])
+        is_clustered = layout.ordering == "clustered"
+        with workspace.packing_noted(self.packing):
+            if layout.stores_pairs:
+                arrays, facts = PairPacker(*module).pack(
+                    csr, layout, stack, row_order if is_clustered else None, workspace.make_room
+                )
+                return facts, arrays
+            rows, last = (row_order(), int(long_rows(operands.problem).sum())) if is_clustered else (None, 0)
+            packed = DevicePacker(*module).pack(csr, layout, stack, rows, last, workspace.make_room)
         return packed.facts, packed.arrays
 
     def prepare(self, workspace: Workspace) -> None:

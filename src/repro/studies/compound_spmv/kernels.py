@@ -7,9 +7,9 @@ from pathlib import Path
 from repro.codegen.targets import DTYPES, Target
 from repro.entries import get_entry
 from repro.errors import ReproError
-from repro.sparse.compound.device_packing import render_packing
+from repro.sparse.compound.device_packing import PACKINGS, render_packing
 from repro.sparse.compound.kernels import render_module
-from repro.sparse.compound.variants import INNER, Layout, schedules
+from repro.sparse.compound.variants import Layout, schedules
 from repro.sparse.solvers.kernels import SOLVER_GROUP, render_solver_key
 from repro.studies.compound_spmv import STUDY_NAME
 from repro.words import SPACES, Space, find_space
@@ -18,8 +18,8 @@ from repro.words import SPACES, Space, find_space
 PACKING = "packing"
 
 
-def packing_key(entry: str, precision: str, inner: str) -> str:
-    return f"{PACKING}/{entry}-{precision}/{inner}"
+def packing_key(entry: str, precision: str, name: str) -> str:
+    return f"{PACKING}/{entry}-{precision}/{name}"
 
 
 def render_key(templates: Path, key: str, target: Target) -> str:
@@ -40,7 +40,7 @@ def render_key(templates: Path, key: str, target: Target) -> str:
 
 
 def _split(key: str) -> tuple[Space | None, str, str, str]:
-    """Return space, entry, precision and layout from a module's key; for packing None and an inner order at the ends.
+    """Return space, entry, precision and layout from a module's key; for packing None and a name at the ends.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def _split(key: str) -> tuple[Space | None, str, str, str]:
     space = find_space(first)
     kind, _, text = rest.partition("/")
     entry, _, precision = kind.rpartition("-")
-    packs = first == PACKING and text in INNER
+    packs = first == PACKING and text in PACKINGS
     if not (space or packs) or precision not in DTYPES:
         raise ReproError(
             "unknown module",

@@ -24,11 +24,10 @@ from repro.entries import entries, get_entry
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Outline, Problem
-from repro.sparse.compound.device_packing import can_pack, render_packing
+from repro.sparse.compound.device_packing import PACKINGS, packing_name, render_packing
 from repro.sparse.compound.kernels import kernel_name, render_module
 from repro.sparse.compound.runnables import DependentVariant, Variant, own_floors
 from repro.sparse.compound.variants import (
-    INNER,
     PAPERS_KINDS,
     REFERENCE,
     TILE_ROWS,
@@ -297,7 +296,8 @@ class CompoundSpmv(Study):
             for layout in layouts_to_try(settings, space, entry, target)
         ]
         keys = [f"{space}/{entry}-{precision}/{layout}" for space, layout in layouts]
-        keys += dict.fromkeys(packing_key(entry, precision, layout.inner) for _, layout in layouts if can_pack(layout))
+        names = dict.fromkeys(packing_name(layout) for _, layout in layouts)
+        keys += (packing_key(entry, precision, name) for name in names if name)
         return [*keys, *(_solver_keys(entry, precision) if self._solves(settings, entry, precision) else ())]
 
     def _solves(self, settings: StudySettings, entry: str, precision: str) -> bool:
@@ -360,7 +360,7 @@ class CompoundSpmv(Study):
         """Return the variant of an id, from a compiled module that contains it, or from a module compiled for it."""
         fitting(id, target)
         entry, schedule, stored_layout = _entry(problem), id.schedule, id.layout.stored
-        packer = packers_on_demand(entry, precision, target, templates)[id.layout.inner]
+        packer = packers_on_demand(entry, precision, target, templates).get(packing_name(id.layout))
         for space in SPACES:
             path = manifest_path(target.name, STUDY_NAME, f"{space}/{entry}-{precision}/{stored_layout}")
             if schedule in schedules(target, space, stored_layout) and path.exists():
@@ -467,17 +467,17 @@ def variants_on_demand(
                     render_module, templates, entry, precision, layout.stored, [schedule], target, STUDY_NAME
                 )
                 module = ModuleOnDemand(render, target, path)
-                variants.append(Variant(id, module, path.parent, space, packers[layout.inner]))
+                variants.append(Variant(id, module, path.parent, space, packers.get(packing_name(layout))))
     return variants
 
 
-def packers_on_demand(entry: str, precision: str, target: Target, templates: Path) -> dict[str, ModuleFile]:
-    """Return the modules that pack matrices by inner order, each compiled at its first use."""
-    packers = {}
-    for inner in INNER:
-        path = manifest_path(target.name, STUDY_NAME, packing_key(entry, precision, inner))
-        render = partial(render_packing, templates, entry, precision, inner, target, STUDY_NAME)
-        packers[inner] = ModuleFile(ModuleOnDemand(render, target, path), path.parent)
+def packers_on_demand(entry: str, precision: str, target: Target, templates: Path) -> Mapping[str | None, ModuleFile]:
+    """Return the modules that pack matrices by name, each compiled at its first use."""
+    packers: dict[str | None, ModuleFile] = {}
+    for name in PACKINGS:
+        path = manifest_path(target.name, STUDY_NAME, packing_key(entry, precision, name))
+        render = partial(render_packing, templates, entry, precision, name, target, STUDY_NAME)
+        packers[name] = ModuleFile(ModuleOnDemand(render, target, path), path.parent)
     return packers
 
 
@@ -487,8 +487,8 @@ def variants_of(settings: StudySettings, entry: str, precision: str, target: Tar
     for space in settings.spaces:
         for layout in layouts_to_try(settings, space, entry, target):
             built = read_module(target, STUDY_NAME, f"{space}/{entry}-{precision}/{layout}")
-            key = packing_key(entry, precision, layout.inner)
-            packer = read_module(target, STUDY_NAME, key) if can_pack(layout) else None
+            name = packing_name(layout)
+            packer = read_module(target, STUDY_NAME, packing_key(entry, precision, name)) if name else None
             for schedule in schedules(target, space, layout):
                 variants.append(Variant(VariantId(layout, schedule), built.module, built.folder, space, packer))
     return variants

@@ -636,6 +636,6 @@ register_setup_costs(
     library_of,
     all_times,
     lambda case: SetupCosts.packed(case, case[LIBRARY], case[LIBRARY_CSR], case[OURS] or case[PAPERS]),
-    setup="Set-up: packing from CSR on the device (pairs, and all before version 0.4, on one core of the host), with "
+    setup="Set-up: packing from CSR on the device (in older records on one core of the host), with "
     "clustering and the symmetry test. Exported libraries (`repro export`) convert on the GPU instead.",
 )
