@@ -182,7 +182,7 @@ def measure_edges(
     """Time recorded winners on an edge and the variants beyond it, all in the same rounds; yield a study's steps.
 
     From each winner the number that lies on the edge goes on by factors of two, while the time falls. `choices` has the
-    recorded winner, under the name of record, tuning and number.
+    recorded winner, under the name of record, tuning, number and edge.
 
     Parameters
     ----------
@@ -221,5 +221,5 @@ def measure_edges(
     yield "baseline", []
     timed = [candidate for name, candidate in built.items() if rows[name].status in TIMED]
     yield "report", session.time_in_rounds(timed) if timed else []
-    tunings = [(edge, f"{record}/{edge.tuning}/{edge.number}") for record, edge in edges]
+    tunings = [(edge, f"{record}/{edge.tuning}/{edge.number}/{edge.position}") for record, edge in edges]
     yield "choices", [Choice(edge.clock, tuning, id_class.parse(edge.name)) for edge, tuning in tunings]
