@@ -68,8 +68,8 @@ def brackets(
         record, _, rest = choice["tuning"].partition("/")
         tuning, number, edge = rest.rsplit("/", 2)
         winner, column = lines.places[*case, choice["name"]], lines.numbers.index(number)
-        value = lines.values[winner, column]
-        places = {lines.values[place, column]: lines.rows.loc[place] for place in lines.through(winner, column)}
+        value = float(lines.values[winner, column])
+        places = {float(lines.values[place, column]): lines.rows.loc[place] for place in lines.through(winner, column)}
         outside = sorted(one for one in places if (one > value if edge == "most" else one < value))
         outside = outside if edge == "most" else outside[::-1]
 
@@ -77,11 +77,13 @@ def brackets(
             return timed.get((*case, name), {}).get(median_column(clock)) or inf
 
         beyond = {one: seconds(str(places[one]["name"])) for one in outside}
-        last = places[outside[-1]] if outside else None
-        reason = str(last["message"] or last["status"]) if last is not None and beyond[outside[-1]] == inf else ""
+        reason = ""
+        if outside and beyond[outside[-1]] == inf:
+            last = places[outside[-1]]
+            reason = last["message"] if isinstance(last["message"], str) else str(last["status"])
         found.append(
             Bracket(
-                *(record, tuning, number, edge, *case, clock, choice["name"], float(value)),
+                *(record, tuning, number, edge, *case, clock, choice["name"], value),
                 *(seconds(choice["name"]), beyond, reason),
             )
         )

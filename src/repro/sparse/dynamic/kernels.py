@@ -140,9 +140,12 @@ def render_module(
 def render_product(templates: Path, precision: str, target: Target, study_name: str, schedule: Schedule) -> str:
     """Return the source of a module `product` with the kernels of one schedule, and those that they use."""
     load_mode = schedule.in_flight, schedule.load
-    fused, parts = (DEVICE_SCHEDULE.in_flight, DEVICE_SCHEDULE.load), (2, schedule.load)
+    # the module has a fused kernel of bins in any case, and parts of long rows have two entries in flight in `chunks`
+    fused = (2, schedule.load) if schedule.kind == "chunks" or schedule.in_flight == 1 else load_mode
     variables = {
-        "load_modes": list(dict.fromkeys([fused, parts, load_mode])),
+        "widths": (schedule.width,) if schedule.width else row_widths(target),
+        "load_modes": [fused] if schedule.kind == "chunks" else list(dict.fromkeys([fused, load_mode])),
+        "fused_load_mode": fused,
         "mixed_load_modes": [load_mode] if schedule.kind == "mixed" else [],
         "chunk_load_modes": [load_mode] if schedule.kind == "chunks" else [],
     }

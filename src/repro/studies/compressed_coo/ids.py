@@ -138,7 +138,7 @@ class CoordinateId(BaseId):
             raise ReproError(
                 "unknown schedule of a coordinate layout",
                 expected=f"bB-kK-cC: B threads and K slots of each, powers of two (32 to {most_threads}, at most "
-                f"{most_entries}), C ≥ 1 chunks a block",
+                f"{most_entries}), C ≥ 1 chunks a block; rows of a chunk or tile have 8 bits",
                 actual=schedule,
                 todo="write the variant as in the tables, for example CCOO/b256-k4-c1",
             )

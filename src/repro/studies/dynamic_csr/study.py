@@ -279,7 +279,7 @@ class DynamicCsr(Study):
         if path.exists() and id in product_ids(target, id.space, None):
             source = render_key(templates, f"{precision}/product", target)
         else:
-            key = f"single/{precision}/{schedule.kind}-u{schedule.in_flight}-{schedule.load}"
+            key = f"single/{precision}/{schedule.kind}-w{schedule.width}-u{schedule.in_flight}-{schedule.load}"
             path = manifest_path(target.name, STUDY_NAME, key)
             source = render_product(templates, precision, target, STUDY_NAME, schedule)
         return ProductVariant(id, compile_module(source, target, path), path.parent)
