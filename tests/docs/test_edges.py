@@ -104,6 +104,7 @@ def beyond(times: dict[float, float | str], edge: str = "most", number: str = "b
         ({32: 4.0, 64: 5.0, 128: 6.0}, "most", "blocks", "rises", 0.8),
         ({32: 4.0, 64: 2.0, 128: 3.0}, "most", "blocks", "rises", 2.0),
         ({32: 4.0, 64: 3.0, 128: 2.0}, "most", "blocks", "falls", 2.0),
+        ({32: 4.0, 64: 3.0, 128: 2.98}, "most", "blocks", "rises", 4 / 2.98),
         ({32: 4.0, 64: 2.0, 128: "too much shared memory"}, "most", "blocks", "limit", 2.0),
         ({32: 4.0, 64: "too much shared memory"}, "most", "blocks", "limit", 0.0),
         ({2: 4.0, 1: 2.0}, "least", "per_thread", "limit", 2.0),

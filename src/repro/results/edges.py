@@ -9,7 +9,7 @@ from math import inf
 import pandas as pd
 
 from repro.bench.rows import TIMED, median_column
-from repro.results.campaign_data import Campaign
+from repro.results.campaign_data import TIE, Campaign
 from repro.results.columns import MICRO, number_cell, precision_cell, ratio
 from repro.results.published import Published
 from repro.results.registry import OURS, table
@@ -47,9 +47,11 @@ class Bracket:
 
     @property
     def state(self) -> str:
-        """`rises`: a variant farther out is slower than the fastest; `limit`: none is possible there; or `falls`."""
+        """`rises`: the furthest variant is no faster than all nearer ones, ties apart; `limit`: none is possible there;
+        or `falls`.
+        """
         times = [self.seconds, *self.beyond.values()]
-        if times[-1] < inf and times[-1] > min(times):
+        if len(times) > 1 and times[-1] < inf and times[-1] * (1 + TIE) > min(times[:-1]):
             return "rises"
         ends = self.reason or (min([self.value, *self.beyond]) <= 1 and self.edge == "least" and self.number != "cell")
         return "limit" if ends and self.seconds < inf else "falls"
