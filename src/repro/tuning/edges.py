@@ -23,6 +23,7 @@ from repro.bench.store import read_rows
 from repro.bench.variant_id import BaseId
 from repro.errors import ReproError, Unsupported
 from repro.tuning.search import Choice
+from repro.tuning.strategies import read_ids
 from repro.words import EXTENDED, SPACES
 
 if TYPE_CHECKING:
@@ -192,13 +193,14 @@ def measure_edges(
         Function that returns the compiled variant of an id; it raises `ReproError` for one that cannot exist.
     """
     edges = list(winners_on_edges(session, list(numbers)))
-    lines = {(edge.name, edge.number, edge.position): [id_class.parse(edge.name)] for _, edge in edges}
+    ids_by_name = {str(id): id for id in read_ids([edge.name for _, edge in edges], id_class)}
+    lines = {(edge.name, edge.number, edge.position): [ids_by_name[edge.name]] for _, edge in edges}
     built: dict[str, Candidate] = {}
     rows: dict[str, Row] = {}
 
     def build(id: BaseId) -> Candidate:
         try:
-            candidate = variant(id_class.parse(str(id)))
+            candidate = variant(*read_ids([str(id)], id_class))  # refuses what is no id
             assert isinstance(candidate, Candidate)
             _ = candidate.identity  # compiles what is compiled on demand
         except ReproError as reason:
@@ -222,4 +224,4 @@ def measure_edges(
     timed = [candidate for name, candidate in built.items() if rows[name].status in TIMED]
     yield "report", session.time_in_rounds(timed) if timed else []
     tunings = [(edge, f"{record}/{edge.tuning}/{edge.number}/{edge.position}") for record, edge in edges]
-    yield "choices", [Choice(edge.clock, tuning, id_class.parse(edge.name)) for edge, tuning in tunings]
+    yield "choices", [Choice(edge.clock, tuning, ids_by_name[edge.name]) for edge, tuning in tunings]
