@@ -13,11 +13,15 @@ from support.pages import REPOSITORY
 
 sys.path.insert(0, str(REPOSITORY / "docs"))
 
-from edges import NUMBERS, edges, position, spaces_of, winners
+from edges import BEYOND, edges, open_winners
+
+from repro.results.edges import Bracket, brackets
+from repro.studies import get_study, study_names
+from repro.tuning.edges import position, spaces_of, winners
 
 RECORDS = [
-    f"{campaign}/{study}" for campaign in ("h200-as-published", "h200", "h200-products") for study in NUMBERS
-    if (REPOSITORY / f"results/{campaign}/raw/{study}/choices.parquet").is_file()
+    f"{campaign}/{study}" for campaign in ("h200-as-published", "h200", "h200-products") for study in study_names()
+    if get_study(study).numbers and (REPOSITORY / f"results/{campaign}/raw/{study}/choices.parquet").is_file()
 ]  # fmt: skip
 
 
@@ -74,8 +78,56 @@ def record(folder: Path, name: str, ties: tuple[str, ...] = ()) -> Path:
 def test_winners_are_compared_with_their_own_space(
     tmp_path: Path, name: str, ties: tuple[str, ...], where: str
 ) -> None:
-    found = {winner.number: winner.position for winner in winners(record(tmp_path, name, ties))}
+    folder = record(tmp_path, name, ties)
+    choices, search = (pd.read_parquet(folder / f"{step}.parquet") for step in ("choices", "search"))
+    found = {winner.number: winner.position for winner in winners(choices, search, ["threads", "blocks"])}
     assert found == {"threads": "alone", "blocks": where}
+
+
+def beyond(times: dict[float, float | str], edge: str = "most", number: str = "blocks") -> Bracket:
+    """Return the bracket of rows with these seconds by number, the recorded winner's first; texts are reasons."""
+    case = {"problem": "field", "precision": "double", "cache": "warm", "way": "point"}
+    rows = []
+    for value, time in times.items():
+        failed = isinstance(time, str)
+        outcome = {"status": "unsupported" if failed else "ok", "message": time if failed else None}
+        rows.append(case | outcome | {"name": f"v{value:g}", number: value, "event_median": None if failed else time})
+    choice = {"clock": "event", "tuning": f"h200/paper_tuned/point/{number}/{edge}", "name": rows[0]["name"]}
+    (found,) = brackets(pd.DataFrame([case | choice]), pd.DataFrame(rows), pd.DataFrame(rows), [number])
+    assert (found.record, found.tuning, found.number, found.edge) == ("h200", "paper_tuned/point", number, edge)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("times", "edge", "number", "state", "gain"),
+    [
+        ({32: 4.0, 64: 5.0, 128: 6.0}, "most", "blocks", "rises", 0.8),
+        ({32: 4.0, 64: 2.0, 128: 3.0}, "most", "blocks", "rises", 2.0),
+        ({32: 4.0, 64: 3.0, 128: 2.0}, "most", "blocks", "falls", 2.0),
+        ({32: 4.0, 64: 3.0, 128: 2.98}, "most", "blocks", "rises", 4 / 2.98),
+        ({32: 4.0, 64: 2.0, 128: "too much shared memory"}, "most", "blocks", "limit", 2.0),
+        ({32: 4.0, 64: "too much shared memory"}, "most", "blocks", "limit", 0.0),
+        ({2: 4.0, 1: 2.0}, "least", "per_thread", "limit", 2.0),
+        ({0.5: 4.0, 0.25: 2.0}, "least", "cell", "falls", 2.0),
+        ({32: 4.0, 16: 1.0, 64: 5.0}, "most", "blocks", "rises", 0.8),
+        ({32: "it hung", 64: 2.0}, "most", "blocks", "falls", float("inf")),
+    ],
+)
+def test_a_winner_is_bracketed_where_the_time_rises_or_the_number_ends(
+    times: dict[float, float | str], edge: str, number: str, state: str, gain: float
+) -> None:
+    found = beyond(times, edge, number)
+    assert found.state == state
+    assert found.gain == pytest.approx(gain)
+
+
+def test_every_winner_is_inside_at_a_limit_or_bracketed() -> None:
+    """As soon as there is the record; until then the page counts each as open."""
+    if (REPOSITORY / "results" / BEYOND / "raw").is_dir():
+        assert open_winners() == []
+    else:
+        rows = [line.strip("| ").split(" | ") for line in edges().splitlines()[2:]]
+        assert all(row[5:8] == ["0", "0", row[3].split()[0]] for row in rows)
 
 
 def test_a_tuning_chooses_from_its_spaces() -> None:

@@ -17,6 +17,8 @@ from repro.package_data import DEFAULT_CONFIG
 from repro.problems.registry import load_registry, problem_names
 from repro.results.campaign_data import Campaign
 from repro.results.common_tables import register_common_tables
+from repro.results.edges import TABLE as EDGES
+from repro.results.edges import register_edges
 from repro.results.published import Published
 from repro.results.registry import Artifact, Kind, artifacts
 from repro.studies import get_study, load_artifacts, study_names
@@ -160,6 +162,7 @@ def select_artifacts(config: Config, study_name: str, has_references: bool, kind
             "beside": has_references,
             "rivals": bool(contract.rivals_of(config.rivals)),
             "devices": config.has_several_devices,
+            "edges": bool(settings.edges),
             "energy": settings.timing.energy_seconds > 0,
         }
         parts = contract.all_parts_of(settings)
@@ -191,6 +194,9 @@ def all_artifacts(study_name: str, kind: Kind | None = None) -> list[Artifact]:
     load_artifacts(study_name)
     if not artifacts(study_name, "table"):
         register_common_tables(study_name)
+    numbers = get_study(study_name).numbers
+    if numbers and not any(artifact.name == EDGES for artifact in artifacts(study_name, "table")):
+        register_edges(study_name, list(numbers))
     return artifacts(study_name, kind)
 
 

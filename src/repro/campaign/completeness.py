@@ -206,11 +206,9 @@ def _missing_of_case(
     """Yield tunings without a winner, and failed rows of each step; `case` is the name of the case in messages."""
     study_name, problem_name, _ = run
     choices = [row for path, step in rows.items() if path.stem == CHOICES for row in step]
-    contract = get_study(study_name)
-    chooses = CHOICES in contract.outputs
-    required_tunings = (
-        contract.tunings(plan.studies[study_name].settings, plan.problems[problem_name]) if chooses else ()
-    )
+    contract, settings = get_study(study_name), plan.studies[study_name].settings
+    chooses = CHOICES in contract.outputs and not settings.edges
+    required_tunings = contract.tunings(settings, plan.problems[problem_name]) if chooses else ()
     missing_tunings = [
         tuning for tuning in required_tunings if tuning not in {choice.get("tuning") for choice in choices}
     ]

@@ -18,6 +18,8 @@ from repro.errors import ReproError
 from repro.problems.problem import Outline
 from repro.studies import CostModel, Workload, get_study, study_names
 
+#: Variants of a case that measures beyond edges: winners, and two or more steps from each.
+BEYOND_EDGES = 12
 #: Approximate number of yardsticks (floor, copy, empty kernel) timed with the full protocol, and of runnables timed in
 #: the shuffled rounds.
 YARDSTICKS, REPEATED = 10, 14
@@ -402,10 +404,14 @@ def estimate_job(
     cost_model = cost_models.get(target.dialect, CostModel())
     partial_search = settings.search != "exhaustive" and not work.all_tried
     tried_variants = round(work.variants * (settings.budget if partial_search else 1))
+    if settings.edges:  # all are timed in the rounds, without yardsticks and routines
+        tried_variants = min(work.variants, BEYOND_EDGES)
+        work = replace(work, groups=BEYOND_EDGES, routines=0)
     rates = RATES[target.dialect] if starts else replace(RATES[target.dialect], start=0)
     slowdown = plan.gpu.slowdown(cost_model.intensity) if plan.gpu else 1.0
     seconds = _seconds(settings, rates, cost_model, work, tried_variants, target.dialect, slowdown)
-    seconds += rates.on_demand * tried_variants if get_study(study_name).compiles_on_demand(settings) else 0
+    on_demand = settings.edges or get_study(study_name).compiles_on_demand(settings)
+    seconds += rates.on_demand * tried_variants if on_demand else 0
     seconds += RATES[target.dialect].start if first and work.variants else 0  # a winner is timed again
     problem_kind = problem.entry or problem.kind
     return Job(

@@ -42,6 +42,7 @@ from repro.errors import ReproError
 from repro.extensions import is_of_extension
 from repro.problems.problem import Problem, Unavailable, load_problem
 from repro.studies import CostModel, StepResult, Study, get_study
+from repro.tuning.edges import measure_edges
 from repro.tuning.final_timing import shuffled_rounds
 from repro.tuning.search import Choice, ProgressCallback
 from repro.tuning.session import Session
@@ -199,7 +200,7 @@ def measure(
             user_calls=_user_calls(config, study.calls_module, bench.workspace) if study.calls_module else None,
         )
         try:
-            steps = iter(study.measure(session))
+            steps = iter(_steps(study, session))
             paths: list[Path] = []
             while True:
                 with apart():
@@ -211,6 +212,19 @@ def measure(
             module_keys = study.modules(session.settings, problem.outline(), precision, session.target)
             _refuse_unnamed(study, module_keys, session.target, error)
             raise
+
+
+def _steps(study: Study, session: Session) -> Iterator[tuple[str, StepResult]]:
+    """Return a case's steps: the study's, or the measurement of what lies beyond edges of recorded searches."""
+    if not session.settings.edges or study.id_class is None:
+        return study.measure(session)
+    problem, templates = session.problem.outline(), session.templates
+    return measure_edges(
+        session,
+        study.numbers,
+        study.id_class,
+        lambda id: study.variant(templates, problem, session.precision, id, session.target),
+    )
 
 
 def _user_calls(config: Config, module: str, workspace: Workspace) -> Any:

@@ -76,19 +76,18 @@ def check_beside(config: Config) -> None:
 
 
 def check_training(config: Config) -> None:
-    """Raise `ReproError` if a predicted search has no training data, before anything is downloaded or compiled.
+    """Raise `ReproError` if a search has no training data or no recorded winners, before anything is downloaded.
 
     The training rows are only read when a case is measured; a search with too few rows fails at that time.
     """
     for study, settings in config.studies.items():
-        if settings.search != "predicted" or config.replay:
+        if config.replay or not (settings.edges or settings.search == "predicted"):
             continue
-        setting = f"studies.{study}.training"
-        if settings.training == "all" or not settings.training:
+        setting = f"studies.{study}.{'edges' if settings.edges else 'training'}"
+        names = settings.edge_records or settings.training
+        if names == "all" or not names:
             other_campaigns = [folder for folder in CampaignFolder.measured() if folder.name != config.campaign]
-            if not settings.training or not any(
-                other_folder.step_files(study, "search") for other_folder in other_campaigns
-            ):
+            if not names or not any(other_folder.step_files(study, "search") for other_folder in other_campaigns):
                 raise ReproError(
                     "no recorded campaign to learn from",
                     where=setting,
@@ -96,7 +95,7 @@ def check_training(config: Config) -> None:
                     todo="measure one with `search: exhaustive` first",
                 )
             continue
-        for name in settings.training:
+        for name in names:
             if name == config.campaign:
                 raise ReproError("a campaign cannot learn from itself", where=setting, actual=name)
             rows = CampaignFolder.of(name).study(study)
@@ -105,7 +104,7 @@ def check_training(config: Config) -> None:
                     "no such campaign to learn from",
                     where=setting,
                     actual=rows,
-                    todo="measure it first, remove it from `training`, or use another `search`",
+                    todo="measure it first, remove it from this key, or use another `search`",
                 )
 
 
@@ -230,12 +229,14 @@ class Plan:
         ]
 
     def modules(self, study_name: str, problem_name: str, precision: str) -> list[str]:
-        """Return the keys of the modules that a case needs; empty in a replay, and for a refused file of a user."""
-        if self.target is None or self.problems[problem_name].refused:
+        """Return the keys of the modules that a case needs; empty in a replay, and for a refused file of a user.
+
+        Variants beyond the edges of a space are compiled one by one, when they are measured.
+        """
+        settings = self.studies[study_name].settings
+        if self.target is None or self.problems[problem_name].refused or settings.edges:
             return []
-        return get_study(study_name).modules(
-            self.studies[study_name].settings, self.problems[problem_name], precision, self.target
-        )
+        return get_study(study_name).modules(settings, self.problems[problem_name], precision, self.target)
 
     @cached_property
     def module_groups(self) -> list[ModuleGroup]:

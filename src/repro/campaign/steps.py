@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -129,7 +130,8 @@ def measuring(
         _module_receipt(plan.target, study_name, key) for key in plan.modules(study_name, problem_name, precision)
     ]
     rivals = plan.rivals(study_name)
-    on_demand = get_study(study_name).compiles_on_demand(plan.studies[study_name].settings)
+    settings = plan.studies[study_name].settings
+    on_demand = bool(settings.edges) or get_study(study_name).compiles_on_demand(settings)
     calls = filter(None, [get_study(study_name).calls_module])
     return Step(
         f"measure {study_name} {problem_name} {precision}",
@@ -227,8 +229,15 @@ def _slowdown(plan: Plan, study_name: str) -> float:
 
 
 def _training(plan: Plan, study_name: str) -> tuple[Path, ...]:
-    """Return the training files of a predicted search: search rows and problem records of other campaigns."""
+    """Return the training files of a predicted search: search rows and problem records of other campaigns.
+
+    Of a measurement beyond edges, return the rows and choices of its records.
+    """
     settings = plan.studies[study_name].settings
+    if settings.edges:
+        records = map(CampaignFolder.of, settings.edge_records)
+        steps = product(records, ("search", "choices"))
+        return tuple(path for record, step in steps for path in record.step_files(study_name, step))
     if settings.search != "predicted":
         return ()
     selected_names = None if settings.training == "all" else settings.training

@@ -117,6 +117,8 @@ _Once = AfterValidator(_once)
 
 #: Allowed names of campaigns; they are used as folders and as values of Snakemake wildcards.
 CAMPAIGN = r"^[A-Za-z0-9_][A-Za-z0-9._-]*$"
+#: A campaign and a tuning in it.
+EDGES = CAMPAIGN.replace("$", "/[a-z_/A-Z-]+$")
 
 
 def _campaign(name: str) -> str:
@@ -504,6 +506,11 @@ class StudySettings(Model):
     training: Annotated[Literal["all"] | tuple[CampaignName, ...], _Once] = Field(
         "all", description="Campaigns under results/ that a predicted search learns from: all others, or names."
     )
+    edges: Annotated[tuple[Annotated[str, Field(pattern=EDGES)], ...], _Once] = Field(
+        (),
+        description="RECORD/TUNING, instead of a search: the winners of tunings in recorded campaigns that lie on an "
+        "edge of their space, and variants beyond it, are timed in the same rounds.",
+    )
     memory_weight: float = Field(
         0.0,
         ge=0,
@@ -515,6 +522,11 @@ class StudySettings(Model):
     def is_own_alone(self) -> bool:
         """Whether all problems are the user's own files, and none is a paper's."""
         return isinstance(self.problems, tuple) and all(isinstance(item, OwnProblem) for item in self.problems)
+
+    @property
+    def edge_records(self) -> tuple[str, ...]:
+        """Names of the campaigns in `edges`."""
+        return tuple(dict.fromkeys(edge.partition("/")[0] for edge in self.edges))
 
     @property
     def spaces(self) -> tuple[Space, ...]:

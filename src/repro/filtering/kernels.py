@@ -36,8 +36,16 @@ STREAMS = ("values", "columns", "masks", "row_starts", "column_starts", "entry_s
 IN_FLIGHT_COUNTS = (1, 2, 4, 8)
 
 
-def render_siac(templates: Path, module: str, target: Target, owner: str) -> str:
-    """Return the source of a module in double precision; `owner` is named in the source's title and in errors."""
+def block_sizes(kernels: str, target: Target) -> tuple[int, ...]:
+    """Return the searched numbers of threads per block of a kind of kernel."""
+    return (CONTOUR_BLOCK_SIZES if kernels in ("edges", "rows") else BLOCK_SIZES)[target.dialect]
+
+
+def render_siac(templates: Path, module: str, target: Target, owner: str, threads: int | None = None) -> str:
+    """Return the source of a module in double precision; `owner` is named in the source's title and in errors.
+
+    With `threads`, it has only the kernels with this number of threads per block.
+    """
     if module not in MODULES:
         raise ReproError("unknown module", where=owner, expected=f"one of {', '.join(MODULES)}", actual=module)
     kernels, _, word = module.partition("-p")
@@ -58,7 +66,7 @@ def render_siac(templates: Path, module: str, target: Target, owner: str) -> str
         "rule": [(*map(float, point), float(weight)) for point, weight in zip(*rule, strict=True)],
         "gauss": [(float(root + 1) / 2, float(weight) / 2) for root, weight in zip(roots, weights, strict=True)],
         "tile_rows": SUM_ROWS if kernels == "edges" else TILE_ROWS,
-        "block_sizes": (CONTOUR_BLOCK_SIZES if kernels in ("edges", "rows") else BLOCK_SIZES)[target.dialect],
+        "block_sizes": (threads,) if threads else block_sizes(kernels, target),
         "block_size": BLOCK_SIZE[target.dialect],
         "field_counts": FIELDS,
         "streams": STREAMS,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from repro.bench.rows import NO_COLUMNS, ColumnType
@@ -125,6 +126,8 @@ class Study:
         kernels. Baselines of such a study do the same work as its variants.
     id_class
         Class that parses the names of variants; None if variants cannot be looked up by name.
+    numbers
+        Attributes of an id with the searched numbers, by column of rows: `{"n_t": "schedule.block_size"}`.
     libraries
         Name of the library that provides the baselines, for each backend.
     highlights
@@ -160,6 +163,7 @@ class Study:
     headline: str = "joint"
     winners: tuple[str, ...] = ()
     id_class: type[BaseId] | None = None
+    numbers: Mapping[str, str] = MappingProxyType({})
     libraries: Mapping[str, str] = {}
     highlights: Mapping[str, str] = {}
     result: Mapping[str, Any] = {}

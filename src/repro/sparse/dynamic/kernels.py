@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from numpy.typing import NDArray
 from repro.codegen.targets import DTYPES, SCALARS, Target
 from repro.codegen.templates import render_template
 from repro.sparse.device_primitives import RADIX, SCAN_ITEMS, SORT_BLOCK_SIZE, SORT_ITEMS
-from repro.sparse.dynamic.schedules import CHUNK_WAYS, DEVICE_SCHEDULE, MIXED_WAYS, WAYS, row_widths
+from repro.sparse.dynamic.schedules import CHUNK_WAYS, DEVICE_SCHEDULE, MIXED_WAYS, WAYS, Schedule, row_widths
 from repro.sparse.elementwise import BLOCK_SIZE, split_key
 
 #: Offset of the next segment; counts of started and of finished operations, which differ after an interruption.
@@ -117,16 +119,37 @@ PEERS = 7
 
 
 def render_module(
-    templates: Path, key: str, target: Target, study_name: str, extra_templates: dict[str, str] | None = None
+    templates: Path,
+    key: str,
+    target: Target,
+    study_name: str,
+    extra_templates: dict[str, str] | None = None,
+    variables: Mapping[str, Any] = MappingProxyType({}),
 ) -> str:
     """Return the source of module `key` (PRECISION/MODULE).
 
-    `study_name` is named in its title and in error messages.
+    `study_name` is named in its title and in error messages. `variables` replace the templates' usual ones.
     """
     all_templates = {**TEMPLATES, **(extra_templates or {})}
     precision, module = split_key(key, all_templates, f"study {study_name}")
     title = f"{study_name}: {module}, {precision} precision"
-    return render_template(templates, all_templates[module], title=title, **_template_variables(precision, target))
+    all_variables = {**_template_variables(precision, target), **variables}
+    return render_template(templates, all_templates[module], title=title, **all_variables)
+
+
+def render_product(templates: Path, precision: str, target: Target, study_name: str, schedule: Schedule) -> str:
+    """Return the source of a module `product` with the kernels of one schedule, and those that they use."""
+    load_mode = schedule.in_flight, schedule.load
+    # the module has a fused kernel of bins in any case, and parts of long rows have two entries in flight in `chunks`
+    fused = (2, schedule.load) if schedule.kind == "chunks" or schedule.in_flight == 1 else load_mode
+    variables = {
+        "widths": (schedule.width,) if schedule.width else row_widths(target),
+        "load_modes": [fused] if schedule.kind == "chunks" else list(dict.fromkeys([fused, load_mode])),
+        "fused_load_mode": fused,
+        "mixed_load_modes": [load_mode] if schedule.kind == "mixed" else [],
+        "chunk_load_modes": [load_mode] if schedule.kind == "chunks" else [],
+    }
+    return render_module(templates, f"{precision}/product", target, study_name, variables=variables)
 
 
 def _template_variables(precision: str, target: Target) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -233,7 +233,8 @@ class Schedule:
                 "cs" if match["cs"] else "ca",
                 bool(match["exact"]),
             )
-            if str(schedule) == text and schedule in _EVERY:
+            tried = replace(schedule, in_flight=1, per_thread=bool(schedule.per_thread), load="ca")
+            if str(schedule) == text and tried in _EVERY:
                 return schedule
         raise ReproError(
             "unknown schedule of a product",
@@ -286,5 +287,9 @@ def usual_bins(target: Target) -> Schedule:
     return Schedule("adaptive", 0, PER_THREAD[0], *WAYS[target.dialect][-1])
 
 
-#: Schedules of all devices.
-_EVERY = frozenset(schedule for target in TARGETS.values() for schedule in schedules(target))
+#: Schedules of all devices, but for the entries in flight, those of each thread, and cache hints.
+_EVERY = frozenset(
+    replace(schedule, in_flight=1, per_thread=bool(schedule.per_thread), load="ca")
+    for target in TARGETS.values()
+    for schedule in schedules(target)
+)

@@ -581,8 +581,13 @@ def _places(**words: type[IntEnum]) -> dict[str, Mapping[str, int]]:
     return {prefix: {word.name: word.value for word in enum} for prefix, enum in words.items()}
 
 
-def render_spgemm(templates: Path, key: str, target: Target, owner: str) -> str:
-    """Return the source of module `key` (PRECISION/MODULE); `owner` is named in its title and in error messages."""
+def render_spgemm(
+    templates: Path, key: str, target: Target, owner: str, only: HashShape | SortShape | None = None
+) -> str:
+    """Return the source of module `key` (PRECISION/MODULE); `owner` is named in its title and in error messages.
+
+    With `only`, the module has the kernel of this shape in place of all.
+    """
     precision, module = split_key(key, MODULES, owner)
     kernels, format = module.split("-")
     scalar, scalar_bytes = SCALARS[precision]
@@ -623,10 +628,10 @@ def render_spgemm(templates: Path, key: str, target: Target, owner: str) -> str:
             "words": _places(LAUNCH=LaunchWord),
         }
     elif kernels == "esc":
-        module_values = {"shapes": sort_shapes(target, scalar_bytes)}
+        module_values = {"shapes": [only] if only else sort_shapes(target, scalar_bytes)}
     else:
-        shapes = {"shapes": hash_shapes(target, scalar_bytes), "long_shapes": long_shapes(target, scalar_bytes)}
-        module_values = {"mode": kernels, **shapes}
+        shapes = [only] if only else hash_shapes(target, scalar_bytes)
+        module_values = {"mode": kernels, "shapes": shapes, "long_shapes": long_shapes(target, scalar_bytes)}
     template = f"sparse/spgemm/{'hash' if kernels in MODES else kernels}.j2"
     return render_template(
         templates, template, title=f"{owner}: {module}, {precision} precision", **common, **module_values

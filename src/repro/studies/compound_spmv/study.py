@@ -219,6 +219,11 @@ class CompoundSpmv(Study):
     reference = PAPERS
     winners = WINNERS
     id_class = VariantId
+    numbers: Mapping[str, str] = {
+        column: f"schedule.{name}"
+        for name, column in Schedule.column_names().items()
+        if column in ("n_t", "n_b", "width", "unroll")
+    }
     libraries = LIBRARIES
     columns = CompoundRow.own_columns()
     parts = (REORDERED_MATRICES, CONJUGATE_GRADIENTS, DEPENDENT_LAUNCHES)

@@ -27,8 +27,9 @@ Split = Literal["padded", "unpadded", "aligned"]
 WARP = 32
 #: Maximum threads per chunk: a chunk of `padded` has at most one row per thread, so that 8-bit row offsets suffice.
 MAX_THREADS = 256
-#: Allowed numbers of entries per thread: a thread's entries then fill one load or several loads.
+#: Searched numbers of entries per thread. Any power of two fills one load or several loads.
 ENTRIES_PER_THREAD = (1, 2, 4, 8)
+MAX_ENTRIES = 64
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Chunking:
     threads
         Threads per chunk, B: a multiple of 32, at most 256.
     entries
-        Slots per thread, K: 1, 2, 4 or 8.
+        Slots per thread, K: a power of two, at most 64.
     split
         `padded` (the paper's): the slots of a thread belong to one row, so rows are padded. `unpadded`: every slot has
         its own row index. `aligned`: as padded, and a row is not split between chunks; a row longer than a chunk has
@@ -63,9 +64,11 @@ class Chunking:
                 expected=f"a multiple of {WARP}, {MAX_THREADS} at most",
                 actual=self.threads,
             )
-        if self.entries not in ENTRIES_PER_THREAD:
+        if not 0 < self.entries <= MAX_ENTRIES or self.entries & (self.entries - 1):
             raise ReproError(
-                "invalid number of entries per thread", expected=f"one of {ENTRIES_PER_THREAD}", actual=self.entries
+                "invalid number of entries per thread",
+                expected=f"a power of two, at most {MAX_ENTRIES}",
+                actual=self.entries,
             )
         if self.split not in get_args(Split):
             raise ReproError("unknown split", expected=", ".join(get_args(Split)), actual=self.split)

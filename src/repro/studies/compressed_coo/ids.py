@@ -14,7 +14,7 @@ from typing import Any, Literal
 from repro.bench.variant_id import BaseId, SearchPoint
 from repro.codegen.targets import Target
 from repro.errors import ReproError
-from repro.studies.compressed_coo.coordinate_format import ENTRIES_PER_THREAD
+from repro.studies.compressed_coo.coordinate_format import ENTRIES_PER_THREAD, MAX_ENTRIES
 from repro.words import EXTENDED, PAPER, PAPER_TUNED, Space
 
 #: How entries are split. Chunks: `plain` (COO), `padded`, `unpadded` or `aligned`, see `coordinate_format`. Slices of
@@ -58,6 +58,9 @@ CPU_THREADS = 64
 PAPERS_THREADS = (256, CPU_THREADS)
 #: Entries in flight per thread for slices; at least as many as the codes in a word, since a word is loaded at once.
 SLICED_ENTRIES = (4, 8)
+#: More than these take minutes to compile.
+MAX_SLICED = 32
+POWERS = tuple(1 << bits for bits in range(11))
 _NAME = re.compile(r"b(?P<threads>\d+)-k(?P<entries>\d+)-c(?P<chunks>[1-9]\d{0,3})(-(?P<load>cs))?")
 
 
@@ -125,14 +128,17 @@ class CoordinateId(BaseId):
         layout, _, schedule = text.partition("/")
         check_layout(layout)
         parts = _NAME.fullmatch(schedule)
+        # a chunk's rows have 8 bits, as have the numbers of a tile's rows
+        most_threads, most_entries = (1024, MAX_SLICED) if layout in HEIGHTS else (256, MAX_ENTRIES)
         if (
             parts is None
-            or int(parts["threads"]) not in (32, 64, 128, 256)
-            or int(parts["entries"]) not in ENTRIES_PER_THREAD
+            or int(parts["threads"]) not in (size for size in POWERS if 32 <= size <= most_threads)
+            or int(parts["entries"]) not in (size for size in POWERS if size <= most_entries)
         ):
             raise ReproError(
                 "unknown schedule of a coordinate layout",
-                expected="bB-kK-cC: B threads (32, 64, 128, 256), K slots of each (1, 2, 4, 8), C ≥ 1 chunks a block",
+                expected=f"bB-kK-cC: B threads and K slots of each, powers of two (32 to {most_threads}, at most "
+                f"{most_entries}), C ≥ 1 chunks a block; rows of a chunk or tile have 8 bits",
                 actual=schedule,
                 todo="write the variant as in the tables, for example CCOO/b256-k4-c1",
             )

@@ -140,6 +140,11 @@ class CompressedCoo(Study):
     reference = REFERENCE
     winners = WINNERS
     id_class = CoordinateId
+    numbers: Mapping[str, str] = {
+        "n_t": "blocking.threads",
+        "per_thread": "blocking.entries",
+        "chunks": "blocking.chunks",
+    }
     entries = (ENTRY,)
     libraries = LIBRARIES
     columns = CooRow.own_columns()

@@ -11,7 +11,7 @@ import numpy as np
 from repro.codegen.targets import Target
 from repro.codegen.templates import render_template
 from repro.errors import ReproError
-from repro.filtering.kernels import DEGREES, KERNELS, render_siac
+from repro.filtering.kernels import DEGREES, KERNELS, block_sizes, render_siac
 from repro.galerkin import equispaced, evaluate, exponents, positive
 from repro.sparse.dynamic.kernels import render_module
 from repro.sparse.elementwise import BLOCK_SIZE
@@ -21,6 +21,8 @@ from repro.studies.dg_postprocessing.ids import (
     REGION_DEGREES,
     REGION_NUMBERS,
     WIDTHS,
+    FieldId,
+    FilterId,
     RegionId,
     element_points,
     full_width,
@@ -36,11 +38,11 @@ CLIP_BLOCK_SIZE = {"cuda": 128, "opencl": 16}
 _KEY = re.compile(r"p(\d+)/(?:vector-w(\d+)|(ours|clip))")
 
 
-def render_regions(templates: Path, key: str, target: Target) -> str:
-    """Return the source of a module such as `p1/vector-w18`, `p2/ours` or `p2/clip`."""
+def render_regions(templates: Path, key: str, target: Target, only: RegionId | None = None) -> str:
+    """Return the source of a module such as `p1/vector-w18`, `p2/ours` or `p2/clip`, or `only` one of its kernels."""
     match = _KEY.fullmatch(key)
     degree, width = (int(part or 0) for part in match.groups()[:2]) if match else (0, 0)
-    if degree not in REGION_DEGREES or (width and width not in WIDTHS[degree]):
+    if degree not in REGION_DEGREES or (width and width not in WIDTHS[degree] and not only):
         raise ReproError("unknown module of regions", expected="such as p1/vector-w18 or p2/ours", actual=key)
     common = {
         "dialect": target.dialect,
@@ -50,16 +52,18 @@ def render_regions(templates: Path, key: str, target: Target) -> str:
         "half": (3 * degree + 1) / 2,
     }
     if width:
-        return _render_vector(templates, degree, width, target, common)
+        return _render_vector(templates, degree, width, target, common, only)
     if key.endswith("clip"):
         name, block_size = f"{STUDY_NAME}/clip.j2", CLIP_BLOCK_SIZE[target.dialect]
         return render_template(
             templates, name, **common, width=3 * degree + 1, numbers=NUMBERS_PER_REGION, block_size=block_size
         )
-    return _render_ours(templates, degree, target, common)
+    return _render_ours(templates, degree, target, common, (only.regions,) if only else OWN_THREADS[target.dialect])
 
 
-def _render_vector(templates: Path, degree: int, width: int, target: Target, common: dict[str, object]) -> str:
+def _render_vector(
+    templates: Path, degree: int, width: int, target: Target, common: dict[str, object], only: RegionId | None
+) -> str:
     nodes = [axis_nodes(axis, count) for axis, count in enumerate(element_points(degree))]
     scales = [
         [1 / np.prod([node - other_node for other_node in axis_points if other_node != node]) for node in axis_points]
@@ -70,6 +74,7 @@ def _render_vector(templates: Path, degree: int, width: int, target: Target, com
         for vector_width, regions in width_region_pairs(degree, target)
         if vector_width == width
     ]
+    ids = [only] if only else ids
     if not ids:
         raise ReproError(
             "no block of this width fits the target",
@@ -94,7 +99,9 @@ def _render_vector(templates: Path, degree: int, width: int, target: Target, com
     )
 
 
-def _render_ours(templates: Path, degree: int, target: Target, common: dict[str, object]) -> str:
+def _render_ours(
+    templates: Path, degree: int, target: Target, common: dict[str, object], block_sizes: Sequence[int]
+) -> str:
     rule = positive(4 * degree, 3)
     shares: Floats = rule.weights[:, None] * evaluate("lagrange", rule.points, degree)
     return render_template(
@@ -104,7 +111,7 @@ def _render_ours(templates: Path, degree: int, target: Target, common: dict[str,
         points=[[repr(float(number)) for number in row] for row in np.hstack([rule.points, shares])],
         places=[[float(share) for share in place] for place in equispaced(degree, 3)],
         monomials=[_product(powers) for powers in exponents(degree, 3).tolist()],
-        block_sizes=OWN_THREADS[target.dialect],
+        block_sizes=block_sizes,
         block_size=BLOCK_SIZE[target.dialect],
     )
 
@@ -139,3 +146,20 @@ def render_key(templates: Path, key: str, target: Target) -> str:
     if group == PLANE:
         return render_siac(templates, module, target, STUDY_NAME)
     return render_module(templates, key, target, STUDY_NAME) if key == SORT else render_regions(templates, key, target)
+
+
+def is_searched(id: FieldId, target: Target) -> bool:
+    """Return whether the module of an id has a kernel with its numbers."""
+    if isinstance(id, FilterId):
+        return id.threads in block_sizes(id.module, target)
+    assert isinstance(id, RegionId)
+    pairs = width_region_pairs(id.degree, target)
+    return (id.width, id.regions) in pairs if id.method == "vector" else id.regions in OWN_THREADS[target.dialect]
+
+
+def render_alone(templates: Path, key: str, id: FieldId, target: Target) -> str:
+    """Return the source of an id's kernel alone, as it is in the module `key`."""
+    if isinstance(id, RegionId):
+        return render_regions(templates, key, target, id)
+    assert isinstance(id, FilterId)
+    return render_siac(templates, key.removeprefix(f"{PLANE}/"), target, STUDY_NAME, id.threads)

@@ -50,7 +50,15 @@ from repro.studies.dg_postprocessing.ids import (
     paper_region_ids,
     region_module_key,
 )
-from repro.studies.dg_postprocessing.kernels import PLANE, keys_of, modules_of, region_keys, render_key
+from repro.studies.dg_postprocessing.kernels import (
+    PLANE,
+    is_searched,
+    keys_of,
+    modules_of,
+    region_keys,
+    render_alone,
+    render_key,
+)
 from repro.studies.dg_postprocessing.operands import DgOperands, RegionOperands, make_operands, peak_gflops
 from repro.studies.dg_postprocessing.regions import PAPER_CELLS, make_regions, region_count, region_features
 from repro.studies.dg_postprocessing.runnables_plane import (
@@ -311,6 +319,12 @@ class DgPostprocessing(Study):
     reference = REFERENCE
     settings = FieldSettings
     id_class = FieldId
+    numbers: Mapping[str, str] = {
+        **{name: name for name in ("threads", "cell", "blocks")},
+        "vector_width": "width",
+        "regions_per_block": "regions",
+        "blocks_per_sm": "blocks",
+    }
     kinds = ("field",)
     columns = DgRow.own_columns()
     parts = PARTS
@@ -406,21 +420,24 @@ class DgPostprocessing(Study):
         return variant.with_sums() if isinstance(variant, RegionKernel) and name.endswith("/filter") else variant
 
     def variant(self, templates: Path, problem: Outline, precision: str, id: FieldId, target: Target) -> Runnable:
-        """Return the method or the region kernel of an id."""
+        """Return the method or the region kernel of an id, from a compiled module or from one that has it alone."""
         modules = {}
         if isinstance(id, RegionId):
             keys = list(dict.fromkeys((id.module, region_module_key(id.degree, "lane", 1))))
+            own = [id.module]
         else:  # if the degree is unknown, use modules of all degrees
-            keys = keys_of(outline_degree(problem))
+            assert isinstance(id, FilterId)
+            degree = outline_degree(problem)
+            keys = [key for key in keys_of(degree) if key.split("/")[1].split("-")[0] in (id.module, "rows")]
+            own = [key for key in keys if "/rows-" not in key]
         for key in keys:
             path = manifest_path(target.name, STUDY_NAME, key)
-            modules[key.removeprefix(f"{PLANE}/")] = ModuleFile(
-                compile_module(render_key(templates, key, target), target, path), path.parent
-            )
-        if isinstance(id, RegionId):
-            return RegionKernel(modules, id)
-        assert isinstance(id, FilterId)
-        return FieldFilter(modules, id)
+            source = render_key(templates, key, target) if is_searched(id, target) or key not in own else ""
+            if key in own and not (source and path.exists()):
+                path = manifest_path(target.name, STUDY_NAME, f"single/{key}/{id}".replace(f"-b{id.blocks}", ""))
+                source = render_alone(templates, key, id, target)
+            modules[key.removeprefix(f"{PLANE}/")] = ModuleFile(compile_module(source, target, path), path.parent)
+        return RegionKernel(modules, id) if isinstance(id, RegionId) else FieldFilter(modules, id)
 
     def layouts(self) -> list[tuple[str, str]]:
         """Return the variants in the plane that can be named in the configuration's key `layouts`."""

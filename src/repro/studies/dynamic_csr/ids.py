@@ -134,10 +134,10 @@ class ProductId(BaseId):
         return SearchPoint.of(f"{self.format}-{self.state}", tokens, sizes)
 
 
-def product_ids(target: Target, space: str, mean: float) -> list[ProductId]:
+def product_ids(target: Target, space: str, mean: float | None) -> list[ProductId]:
     """Return the variants of a space, grouped by format and state.
 
-    Our products are tried with numbers of threads per row that are reasonable for the mean row size.
+    Our products are tried with numbers of threads per row that are reasonable for the mean row size, unless it is None.
     """
     ids: list[ProductId] = []
     for format in get_args(ProductFormat):
@@ -147,7 +147,7 @@ def product_ids(target: Target, space: str, mean: float) -> list[ProductId]:
                 id_schedules = [*dict.fromkeys(replace(schedule, exact=False) for schedule in id_schedules)]
             for id in (ProductId(format, state, schedule) for schedule in id_schedules):
                 width = id.schedule.width
-                is_sensible = not width or mean / MAX_ENTRIES_PER_THREAD <= width <= max(2.0, 2 * mean)
+                is_sensible = not width or mean is None or mean / MAX_ENTRIES_PER_THREAD <= width <= max(2.0, 2 * mean)
                 if id.is_possible and id.space == space and (is_sensible or space != EXTENDED):
                     ids.append(id)
     return ids

@@ -16,6 +16,7 @@ from repro.config.models import Rival, StudySettings, UnusedLayouts, UnusedWeigh
 from repro.problems.matrix import Updates
 from repro.problems.problem import Outline, Problem
 from repro.sparse.device_primitives import ModuleFile, read_module, read_modules
+from repro.sparse.dynamic.kernels import render_product
 from repro.sparse.library import asked_for, check_names, for_problem
 from repro.sparse.rivals.runnables import products_of
 from repro.sparse.tuning_features import LIBRARIES, features
@@ -169,6 +170,11 @@ class DynamicCsr(Study):
     reference = REFERENCE
     settings = DynamicCsrSettings
     id_class = ProductId
+    numbers: Mapping[str, str] = {
+        "width": "schedule.width",
+        "per_thread": "schedule.per_thread",
+        "unroll": "schedule.in_flight",
+    }
     kinds = (PROBLEM_KIND,)
     libraries = LIBRARIES
     columns = DynamicRow.own_columns()
@@ -269,8 +275,13 @@ class DynamicCsr(Study):
 
     def variant(self, templates: Path, problem: Outline, precision: str, id: ProductId, target: Target) -> Runnable:
         """Return the product with the given id."""
-        path = manifest_path(target.name, STUDY_NAME, f"{precision}/product")
-        source = render_key(templates, f"{precision}/product", target)
+        path, schedule = manifest_path(target.name, STUDY_NAME, f"{precision}/product"), id.schedule
+        if path.exists() and id in product_ids(target, id.space, None):
+            source = render_key(templates, f"{precision}/product", target)
+        else:
+            key = f"single/{precision}/{schedule.kind}-w{schedule.width}-u{schedule.in_flight}-{schedule.load}"
+            path = manifest_path(target.name, STUDY_NAME, key)
+            source = render_product(templates, precision, target, STUDY_NAME, schedule)
         return ProductVariant(id, compile_module(source, target, path), path.parent)
 
     def workload(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> Workload:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from repro.bench.rows import Row
 from repro.bench.runnable import Runnable
-from repro.codegen.build_cache import compile_module, manifest_path
+from repro.codegen.build_cache import ModuleOnDemand, compile_module, manifest_path
 from repro.codegen.targets import DTYPES, Target
 from repro.config.models import StudySettings, UnusedLayouts, UnusedWeight
 from repro.entries import get_entry
+from repro.errors import ReproError
 from repro.problems.matrix import Matrix, Updates
 from repro.problems.problem import Outline, Problem
 from repro.results.published import Published
 from repro.sparse.device_primitives import ModuleFile, read_modules
+from repro.sparse.spgemm.kernels import SortShape, hash_shapes, render_spgemm, sort_shapes
 from repro.sparse.tuning_features import LIBRARIES, features
 from repro.studies import CostModel, StepResult, Study, Workload
 from repro.studies.spgemm_amg import PRODUCT_NAMES, PRODUCTS, REFERENCE, ProductName
@@ -97,6 +100,7 @@ class SpgemmAmg(Study):
     reference = REFERENCE
     settings = SpgemmAmgSettings
     id_class = KernelId
+    numbers: Mapping[str, str] = {"width": "shape.width", "slots": "slots", "rows_of_block": "shape.rows"}
     kinds = ("matrix", "updates")
     libraries = LIBRARIES
     columns = AmgRow.own_columns()
@@ -213,7 +217,22 @@ class SpgemmAmg(Study):
         return {runnable.name: runnable for runnable in runnables}
 
     def variant(self, templates: Path, problem: Outline, precision: str, id: KernelId, target: Target) -> Runnable:
-        return BinKernel(_compiled(templates, precision, target), id)
+        """Return the kernel of a bin, from a compiled module or from one that has it alone."""
+        modules, shape = _compiled(templates, precision, target), id.shape
+        if not shape:
+            return BinKernel(modules, id)
+        module, kernel = shape.kernel(id.mode)
+        path, scalar_bytes = manifest_path(target.name, NAME, f"{precision}/{module}-exact"), DTYPES[precision]().nbytes
+        shapes = (*hash_shapes(target, scalar_bytes), *sort_shapes(target, scalar_bytes))
+        if not (path.exists() and shape in shapes):
+            if shape.threads % target.warp and target.dialect == "cuda":
+                raise ReproError("a block has whole warps", where=id, actual=f"{shape.threads} threads")
+            if isinstance(shape, SortShape) and shape.width > shape.max_products:
+                raise ReproError("a row has at most as many threads as products", where=id, actual=shape.width)
+            path = manifest_path(target.name, NAME, f"single/{precision}/{kernel}")
+            source = render_spgemm(templates, f"{precision}/{module}-exact", target, NAME, shape)
+            modules[f"{module}-exact"] = ModuleFile(compile_module(source, target, path), path.parent)
+        return BinKernel(modules, id)
 
     def workload(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> Workload:
         rows, nonzeros = problem.size or (0, 0)
@@ -236,12 +255,12 @@ SINGLE_MODULE = "single-exact"
 
 
 def _compiled(templates: Path, precision: str, target: Target) -> dict[str, ModuleFile]:
-    """Return the study's modules, after compiling the missing ones."""
+    """Return the study's modules, each compiled at its first use."""
     modules = {}
     for module in modules_for(target):
         path = manifest_path(target.name, NAME, f"{precision}/{module}")
-        source = render_key(templates, f"{precision}/{module}", target)
-        modules[module] = ModuleFile(compile_module(source, target, path), path.parent)
+        render = partial(render_key, templates, f"{precision}/{module}", target)
+        modules[module] = ModuleFile(ModuleOnDemand(render, target, path), path.parent)
     return modules
 
 
