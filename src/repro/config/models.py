@@ -224,6 +224,14 @@ class Timing(Model):
     )
     cpu_budget: float = Field(0.02, gt=0, description="The same on the CPU, where a launch takes long.")
     rounds: int = Field(5, ge=2, description="Shuffled rounds in which winners and baselines are timed again.")
+    precision: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Rounds go on until half the 95 % interval of each median is at most this share of the median; 0: "
+        "there are as many as `rounds` says.",
+    )
+    max_rounds: int = Field(50, ge=2, description="Maximum number of rounds where `precision` is set.")
     energy_seconds: float = Field(
         0.0,
         ge=0,
