@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,22 +30,37 @@ from repro.problems.files import locate, open_plain
 from repro.problems.meshreaders import Cells, Flaw
 from repro.problems.subprocess_reader import read_isolated
 
-#: Reader module in `repro.problems.meshreaders` for each file suffix.
+_OURS, MESHIO = "repro.problems.meshreaders.", "meshio."
+#: Module for each file suffix, with a function `read`: our own, or one of meshio for formats that only meshio reads.
 FORMATS = {
-    ".ply": "ply",
-    ".obj": "obj",
-    ".off": "off",
-    ".stl": "stl",
-    ".msh": "gmsh",
-    ".node": "tetgen",
-    ".ele": "tetgen",
-    ".mesh": "medit",
-    ".meshb": "medit",
-    ".vtk": "vtk",
-    ".vtu": "vtu",
+    ".ply": f"{_OURS}ply",
+    ".obj": f"{_OURS}obj",
+    ".off": f"{_OURS}off",
+    ".stl": f"{_OURS}stl",
+    ".msh": f"{_OURS}gmsh",
+    ".node": f"{_OURS}tetgen",
+    ".ele": f"{_OURS}tetgen",
+    ".mesh": f"{_OURS}medit",
+    ".meshb": f"{_OURS}medit",
+    ".vtk": f"{_OURS}vtk",
+    ".vtu": f"{_OURS}vtu",
+    ".avs": f"{MESHIO}avsucd",
+    **dict.fromkeys((".bdf", ".fem", ".nas"), f"{MESHIO}nastran"),
+    ".cgns": f"{MESHIO}cgns",
+    ".dato": f"{MESHIO}permas",
+    ".exo": f"{MESHIO}exodus",
+    ".f3grid": f"{MESHIO}flac3d",
+    ".h5m": f"{MESHIO}h5m",
+    ".inp": f"{MESHIO}abaqus",
+    ".mdpa": f"{MESHIO}mdpa",
+    ".med": f"{MESHIO}med",
+    ".su2": f"{MESHIO}su2",
+    ".tec": f"{MESHIO}tecplot",
+    ".vol": f"{MESHIO}netgen",
+    **dict.fromkeys((".xdmf", ".xmf"), f"{MESHIO}xdmf"),
 }
 #: Module that reads physical groups of Gmsh's files.
-GMSH_GROUPS = "repro.problems.meshreaders.gmsh"
+GMSH_GROUPS = FORMATS[".msh"]
 #: Formats that can store any number of values for each cell.
 FIELD_FORMATS = (".vtu", ".vtk")
 PACKED = (".gz", ".xz")
@@ -446,7 +461,7 @@ def _read(path: Path, limits: Limits, use: Callable[[Floats, list[Cells], Path],
             actual=path.name,
         )
     with unpacked(path, suffix, limits) as plain_path:
-        module = f"repro.problems.meshreaders.{FORMATS[suffix]}"
+        module = FORMATS[suffix]
         parse = partial(_parse, plain_path, module, path, values, use)
         return read_isolated(
             parse, plain_path, limits, f"the reader of {suffix} files", public_path=path, needs=(module,)
@@ -456,11 +471,22 @@ def _read(path: Path, limits: Limits, use: Callable[[Floats, list[Cells], Path],
 def _parse(plain_path: Path, module: str, path: Path, values: bool, use: Callable[[Floats, list[Cells], Path], T]) -> T:
     """Read the unpacked copy `plain_path` of a file; errors name the user's path."""
     try:
-        points, cells = import_module(module).read(plain_path, values)
+        if module.startswith(MESHIO):
+            points, cells = _contents_of(import_module(module).read(str(plain_path)))
+        else:
+            points, cells = import_module(module).read(plain_path, values)
     except Flaw as flaw:
         raise ReproError(flaw.what, where=path, expected=flaw.expected, actual=flaw.actual, todo=flaw.todo) from flaw
     except (ReproError, MemoryError):
         raise
+    except ImportError as error:
+        raise ReproError(
+            "a package is missing that reads this format",
+            where=path,
+            expected=f"meshio, and for some formats h5py or netCDF4, to read {plain_path.suffix} files",
+            actual=error,
+            todo=f"pip install {(error.name or 'meshio').partition('.')[0]}, or convert the mesh to PLY or Gmsh",
+        ) from None
     except Exception as error:
         raise ReproError(
             "the mesh cannot be read: it is damaged in an unforeseen way",
@@ -480,6 +506,19 @@ def _parse(plain_path: Path, module: str, path: Path, values: bool, use: Callabl
     # The parent process receives contiguous arrays through shared memory without a copy.
     integer_blocks = [replace(block, data=np.ascontiguousarray(block.data, np.int64)) for block in cells]
     return use(np.ascontiguousarray(points[:, :3], np.float64), integer_blocks, path)
+
+
+def _contents_of(mesh: Any) -> tuple[Floats, list[Cells]]:
+    """Return points and cells of a mesh of meshio, whose arrays may have any type and shape."""
+    points, cells = np.asarray(mesh.points, np.float64), []
+    if points.ndim != 2 or not len(points):
+        raise Flaw("the mesh has no vertices")
+    for block in mesh.cells:
+        data = np.asarray(block.data)
+        if data.ndim != 2 or data.dtype.kind not in "iu":
+            raise Flaw(f"the cells {block.type} are of an unsupported kind", todo="convert the mesh to PLY or Gmsh")
+        cells.append(Cells(block.type, block.dim, data.astype(np.int64)))
+    return points, cells
 
 
 def _unchanged_blocks(points: Floats, cells: list[Cells], path: Path) -> tuple[Floats, list[Cells]]:
