@@ -31,33 +31,18 @@ from repro.problems.meshreaders import Cells, Flaw
 from repro.problems.subprocess_reader import read_isolated
 
 _OURS, MESHIO = "repro.problems.meshreaders.", "meshio."
-#: Module for each file suffix, with a function `read`: our own, or one of meshio for formats that only meshio reads.
+#: Suffixes of the formats that each of our modules reads, and of those that only modules of meshio read.
+_READ_BY_OURS = {"ply": "ply", "obj": "obj", "off": "off", "stl": "stl", "gmsh": "msh", "tetgen": "node ele",
+                 "medit": "mesh meshb", "vtk": "vtk", "vtu": "vtu"}  # fmt: skip
+_READ_BY_MESHIO = {"abaqus": "inp", "avsucd": "avs", "cgns": "cgns", "exodus": "exo", "flac3d": "f3grid", "h5m": "h5m",
+                   "mdpa": "mdpa", "med": "med", "nastran": "bdf fem nas", "netgen": "vol", "permas": "dato",
+                   "su2": "su2", "tecplot": "tec", "xdmf": "xdmf xmf"}  # fmt: skip
+#: Module for each file suffix, with a function `read`.
 FORMATS = {
-    ".ply": f"{_OURS}ply",
-    ".obj": f"{_OURS}obj",
-    ".off": f"{_OURS}off",
-    ".stl": f"{_OURS}stl",
-    ".msh": f"{_OURS}gmsh",
-    ".node": f"{_OURS}tetgen",
-    ".ele": f"{_OURS}tetgen",
-    ".mesh": f"{_OURS}medit",
-    ".meshb": f"{_OURS}medit",
-    ".vtk": f"{_OURS}vtk",
-    ".vtu": f"{_OURS}vtu",
-    ".avs": f"{MESHIO}avsucd",
-    **dict.fromkeys((".bdf", ".fem", ".nas"), f"{MESHIO}nastran"),
-    ".cgns": f"{MESHIO}cgns",
-    ".dato": f"{MESHIO}permas",
-    ".exo": f"{MESHIO}exodus",
-    ".f3grid": f"{MESHIO}flac3d",
-    ".h5m": f"{MESHIO}h5m",
-    ".inp": f"{MESHIO}abaqus",
-    ".mdpa": f"{MESHIO}mdpa",
-    ".med": f"{MESHIO}med",
-    ".su2": f"{MESHIO}su2",
-    ".tec": f"{MESHIO}tecplot",
-    ".vol": f"{MESHIO}netgen",
-    **dict.fromkeys((".xdmf", ".xmf"), f"{MESHIO}xdmf"),
+    f".{suffix}": package + module
+    for package, modules in ((_OURS, _READ_BY_OURS), (MESHIO, _READ_BY_MESHIO))
+    for module, suffixes in modules.items()
+    for suffix in suffixes.split()
 }
 #: Module that reads physical groups of Gmsh's files.
 GMSH_GROUPS = FORMATS[".msh"]
