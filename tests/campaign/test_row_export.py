@@ -1,4 +1,4 @@
-"""Rows of recorded campaigns as JSON, CSV and T4."""
+"""Rows of recorded campaigns as JSON, CSV, NVBench's JSON and T4."""
 
 from __future__ import annotations
 
@@ -141,6 +141,31 @@ def test_a_search_is_kernel_tuners_t4(tmp_path: Path) -> None:
     )
     row = next(row for row in rows if 1e3 * row.get("event_median", 0) == best["measurements"][0]["value"])
     assert best["configuration"].items() <= row.items()
+
+
+def test_rows_are_states_of_nvbench() -> None:
+    words = ("--study", "compressed_coo", "--step", "report", "--problem", "bayer10")
+    rows = json.loads(printed(*words, "--json"))["rows"]
+    written = json.loads(printed(*words, "--nvbench"))
+    assert written["meta"]["version"]["json"]["string"] == "1.0.0"
+    assert written["devices"] == [{"id": 0, "name": rows[0]["device"]}]
+    [benchmark] = written["benchmarks"]
+    assert (benchmark["name"], benchmark["devices"], len(benchmark["states"])) == ("compressed_coo", [0], len(rows))
+    assert len({state["name"] for state in benchmark["states"]}) == len(rows)
+    for state, row in zip(benchmark["states"], rows, strict=True):
+        assert {axis["name"]: axis["value"] for axis in state["axis_values"]}.items() <= row.items()
+        assert state["is_skipped"] == ("event_median" not in row)
+        if state["is_skipped"]:
+            assert state["skip_reason"] == row["message"]
+            continue
+        # what nvbench_compare.py looks up
+        values = {one["tag"]: float(one["data"][0]["value"]) for one in state["summaries"]}
+        assert values["nv/cold/time/gpu/median"] == row["event_median"]
+        assert values["nv/cold/time/gpu/mean"] == row["event_mean"]
+        spread = (row["event_q3"] - row["event_q1"]) / row["event_median"]
+        assert values["nv/cold/time/gpu/ir/relative"] == pytest.approx(spread)
+        assert 0 < values["nv/cold/time/gpu/stdev/relative"] < 1
+        assert ("nv/batch/time/gpu/mean" in values) == ("graph_mean" in row)
 
 
 def test_each_status_of_a_variant_has_a_word_of_t4() -> None:

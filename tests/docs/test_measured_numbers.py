@@ -13,6 +13,7 @@ from support.measured import passages
 from support.pages import REPOSITORY
 
 sys.path.insert(0, str(REPOSITORY / "docs"))
+from history import RESULTS, history
 from make_pages import (
     BY_READING,
     SOURCES,
@@ -21,6 +22,7 @@ from make_pages import (
     judged,
     page,
     page_of,
+    table,
     tally,
     target_of,
     verdict,
@@ -168,3 +170,15 @@ def test_what_could_not_have_failed_is_counted_apart() -> None:
     assert "construction" not in said
     total, *counts = [int(n) for n in re.findall(r"\d+", said)]
     assert total == sum(counts)
+
+
+def test_the_history_has_a_line_for_each_record_of_a_study() -> None:
+    heads, _, *lines = (line.strip("| ").split(" | ") for line in history("compound_spmv").splitlines())
+    assert heads == ["measured until", "speedup", "GPU", "campaign", "code"]
+    assert [line[0] for line in lines] == sorted(line[0] for line in lines)
+    records = {path.parents[2].name for path in RESULTS.glob("*/tables/compound_spmv/table-targets.csv")}
+    assert {line[3].partition("]")[0].strip("[") for line in lines} <= records
+    [h200] = [line for line in lines if "[h200]" in line[3]]
+    row = "speedup over the fastest routine, graph clock: geometric mean"
+    assert h200[1] == table("h200/tables/compound_spmv/table-targets")("ours", row)
+    assert all(re.match(r"[0-9a-f]{12}|code that no commit", line[4]) for line in lines)

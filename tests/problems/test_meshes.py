@@ -7,6 +7,7 @@ import lzma
 import os
 import re
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import meshio
@@ -73,7 +74,53 @@ def test_every_volume_format_gives_the_same_mesh(tmp_path: Path, suffix: str) ->
 
 
 def test_every_listed_format_has_a_reader() -> None:
-    assert all(callable(import_module(f"repro.problems.meshreaders.{module}").read) for module in FORMATS.values())
+    assert all(callable(import_module(module).read) for module in FORMATS.values())
+
+
+@pytest.mark.parametrize("suffix", [".avs", ".bdf", ".dato", ".inp", ".mdpa", ".tec", ".vol"])
+def test_meshio_reads_what_we_do_not(tmp_path: Path, suffix: str) -> None:
+    format = FORMATS[suffix].removeprefix("meshio.")
+    path = tmp_path / f"surface{suffix}"
+    meshio.Mesh(TETRAHEDRON, [("triangle", FACES)]).write(path, file_format=format)
+    np.testing.assert_array_equal(read_surface(path)[1], FACES)
+    path = tmp_path / f"volume{suffix}"
+    meshio.Mesh(CUBE, [("tetra", TETS)]).write(path, file_format=format)
+    vertices, tets, _ = read_tetrahedra(path)
+    np.testing.assert_allclose(vertices, CUBE)
+    np.testing.assert_array_equal(tets, TETS)
+    packed = tmp_path / f"packed{suffix}.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    np.testing.assert_array_equal(read_tetrahedra(packed)[1], TETS)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no vertices"),
+        ("*NODE\n1, 0, 0\n", "no vertices in three dimensions"),
+        ("*NODE\n1, 0, 0, x\n", "damaged in an unforeseen way"),
+        ("*NODE\n1, 0, 0, 0\n2, 1, 0, 0\n3, 0, 1, 0\n4, 0, 0, 1\n*ELEMENT, TYPE=C3D4\n1, 1, 2, 3, 9\n", "damaged"),
+        ("*NODE\n1, 0, 0, 0\n2, 1, 0, 0\n3, 0, 1, 0\n4, 0, 0, nan\n*ELEMENT, TYPE=C3D4\n1, 1, 2, 3, 4\n", "NaN"),
+        ("*NODE\n1, 0, 0, 0\n2, 1, 0, 0\n3, 0, 1, 0\n4, 1, 1, 0\n*ELEMENT, TYPE=C3D4\n1, 1, 2, 3, 4\n", "degenerate"),
+        ("*NODE\n1, 0, 0, 0\n*ELEMENT, TYPE=C3D8\n1, 1, 1, 1, 1, 1, 1, 1, 1\n", "other than linear tetrahedra"),
+        ("*INCLUDE, INPUT=/etc/passwd\n", "mesh"),
+    ],
+)
+def test_what_meshio_reads_is_checked_as_ours(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "a.inp"
+    path.write_text(text)
+    with pytest.raises(ReproError, match=said) as error:
+        read_tetrahedra(path)
+    assert "a.inp" in str(error.value) and "root:" not in str(error.value)
+
+
+@pytest.mark.skipif(find_spec("h5py") is not None, reason="h5py is there")
+def test_a_missing_package_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.med"
+    path.write_bytes(b"\x89HDF\r\n\x1a\n")
+    with pytest.raises(ReproError, match="a package is missing that reads this format") as error:
+        read_tetrahedra(path)
+    assert "pip install h5py" in str(error.value)
 
 
 @pytest.mark.parametrize(("suffix", "opener"), [(".gz", gzip.open), (".xz", lzma.open)])

@@ -340,8 +340,11 @@ def test_reversed_claims_are_named_by_their_sentences(small: Campaign, tmp_path:
         return Table(columns, rows, "Claims.")
 
     part = PageStudy(small, NOTHING, [Artifact("made_up", CLAIMS, "Claims", "ours", "table", judged)])
-    top = write_report([part], tmp_path / "r.html").read_text().partition("</header>")[0]
-    assert ": K of 2 is the best</li>" in top and "best_k" not in top
+    page = write_report([part], tmp_path / "r.html").read_text()
+    top = page.partition("</header>")[0]
+    row = f"made_up-{CLAIMS}-row-1"
+    assert re.search(rf': *\s*<a href="#{row}">K of 2 is the best</a></li>', top) and "best_k" not in top
+    assert re.search(rf'<tr id="{row}"><th scope=row>best_k', page)
     assert top.index('<ul class="cards">') < top.index('id="claims"')
     assert '<td class="number">1 (1 close)</td>' in top and top.count("close)") == 1
 

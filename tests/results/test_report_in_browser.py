@@ -108,6 +108,25 @@ const csv = document.querySelector("#made_up-table-1 a[download]");
 seen.csv = [csv.download, decodeURIComponent(escape(atob(csv.href.split(",")[1])))];
 const marks = document.querySelectorAll("#made_up-figure-1 svg g title");
 seen.marks = [...marks].map((one) => one.textContent);
+const placed = [...marks].map((one) => one.parentElement);
+const below = () => document.querySelector("#made_up-figure-1 .told").textContent;
+const press = (key) => {
+  const event = new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true });
+  document.activeElement.dispatchEvent(event);
+  return [placed.indexOf(document.activeElement), below(), event.defaultPrevented];
+};
+seen.roles = placed.map((one) => [one.getAttribute("role"), one.getAttribute("tabindex")]);
+seen.before = below();
+placed[0].focus();
+seen.keys = ["ArrowRight", "ArrowUp", "ArrowLeft", "Tab"].map(press);
+seen.stops = placed.map((one) => one.tabIndex);
+rowsOf.open = false;
+const [number] = document.querySelectorAll(".card a:has(.number)");
+const [leads] = document.querySelectorAll(number.hash);
+seen.number = [number.innerText, leads.cells[0].textContent];
+number.addEventListener("click", (event) => event.preventDefault());
+number.click();
+seen.numbered = rowsOf.open;
 box.scrollTo(300, 300);
 const [outside, corner] = [box, table.tHead.rows[1].cells[0]].map((one) => one.getBoundingClientRect());
 const [row] = [...table.tBodies[0].rows].slice(-1);
@@ -174,7 +193,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Artifact("made_up", "table-2", "A long table", "ours", "table", long),
         Artifact("made_up", "figure-1", "A wide figure", "ours", "figure", drawing),
     ]
-    result = Result("table-1", "p3", "c0", "nothing", "event")
+    result = Result("table-1", "b64/p3", "c0", "nothing", "event")
     part = PageStudy(
         campaign,
         Published({}, []),
@@ -304,6 +323,23 @@ def test_bars_and_points_have_their_values_on_hover(screen: dict[str, Any]) -> N
     assert screen["marks"] == [
         "ours\nweb\nspeedup: 1.5", "ours\nmesh\nspeedup: 2.25", "speedup: 1\nweb", "speedup: 2\nmesh",
     ]  # fmt: skip
+
+
+def test_marks_are_reached_by_keys_and_named_below_the_figure(phone: dict[str, Any]) -> None:
+    assert phone["roles"] == [["img", "0"], *[["img", "-1"]] * 3]
+    assert phone["before"] == "A touch or the arrow keys name the marks."
+    assert phone["keys"] == [
+        [1, "ours, mesh, speedup: 2.25", True],
+        [0, "ours, web, speedup: 1.5", True],
+        [3, "speedup: 2, mesh", True],
+        [3, "speedup: 2, mesh", False],
+    ]
+    assert phone["stops"] == [-1, -1, -1, 0]
+
+
+def test_a_number_at_the_top_leads_to_its_row(screen: dict[str, Any]) -> None:
+    assert screen["number"] == ["3.5×", "b64/p3"]
+    assert screen["numbered"]
 
 
 @pytest.mark.parametrize("which", ["screen", "phone"])

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from repro.bench.store import Store, crashed_row
+from repro.bench.timing import Samples
 from repro.bench.worker import ContextLost
 from repro.bench.yardsticks import Empty
 from repro.devices.base import LaunchError
 from repro.errors import Unsupported
 from repro.sparse.operands import ProductRunnable, y_on
 from repro.tuning import search
-from repro.tuning.final_timing import cold_rounds, shuffled_rounds, warm_rounds
+from repro.tuning.final_timing import cold_rounds, half_width, shuffled_rounds, warm_rounds
 
 pytestmark = pytest.mark.medium
 
@@ -100,6 +101,46 @@ def test_rounds_come_to_the_full_protocol(bench):
     warm, cold = warm_rounds(bench.timing), cold_rounds(bench.timing)
     assert (warm.count * warm.effort.launches, warm.count * warm.effort.graph_replays) == (21, 6)
     assert cold.count * cold.effort.launches == 10
+
+
+def rounds_of(*medians):
+    return [Samples({"event": np.array([median, median, 2 * median]), "host": np.ones(3)}) for median in medians]
+
+
+def test_the_half_width_is_students_over_the_medians_of_rounds():
+    assert half_width(rounds_of(1.0)) == np.inf
+    assert half_width(rounds_of(2.0, 2.0, 2.0)) == 0
+    # t(0.975, 4) = 2.776; the deviation of 9, 9.5, 10, 10.5, 11 is 0.7906
+    assert half_width(rounds_of(9.0, 9.5, 10.0, 10.5, 11.0)) == pytest.approx(2.776 * 0.7906 / 5**0.5 / 10, rel=1e-3)
+
+
+def test_rounds_go_on_until_each_median_is_precise(make_bench, small_problem, store, monkeypatch):
+    widths = iter([0.2, 0.005, 0.02, 0.01, 0.004, 0.003])  # "a" or "b" is not precise after 3 and 4 rounds
+    monkeypatch.setattr("repro.tuning.final_timing.half_width", lambda rounds: next(widths))
+    bench = make_bench(small_problem("real"), **TIMING)
+    bench.timing = bench.timing.model_copy(update={"precision": 0.01})
+    a, b = Fake("a"), Fake("b")
+    rows = shuffled_rounds(bench, [a, b], store, seed=1)
+    assert [(row.cache, row.rounds, len(row.event_samples)) for row in rows] == [
+        ("warm", 5, 5),
+        ("warm", 5, 5),
+        ("cold", 2, 2),
+        ("cold", 2, 2),
+    ]
+    assert [row.event_launches for row in rows] == [35, 35, 10, 10]
+    assert shuffled_rounds(bench, [a, b], store, seed=1) == rows
+
+
+def test_rounds_end_at_their_limit_and_their_precision_is_part_of_a_rows_key(make_bench, small_problem, store):
+    keys = set()
+    for timing, rounds in ({}, 3), ({"precision": 1e-9, "max_rounds": 4}, 4), ({"precision": 1e-9, "max_rounds": 2}, 3):
+        bench = make_bench(small_problem("real"), **TIMING)
+        bench.timing = bench.timing.model_copy(update=timing)
+        [row, _] = shuffled_rounds(bench, [Fake("a")], store, seed=1)
+        assert row.rounds == rounds
+        keys.add(row.key)
+        bench.release()
+    assert len(keys) == 3
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ _BY_NAME: Mapping[str, Any] = {kind.__name__: kind for kind in (*_TYPES, list)}
 
 #: Columns whose values must be 0 or more: counts and some measured numbers.
 COUNTED = ("bytes", "least_bytes", "operations", "registers", "spills", "discarded",
-           "energy_launches", *(f"{clock}_launches" for clock in ALL_CLOCKS))  # fmt: skip
+           "energy_launches", "rounds", *(f"{clock}_launches" for clock in ALL_CLOCKS))  # fmt: skip
 
 
 def median_column(clock: str) -> str:
@@ -116,6 +116,8 @@ class Row:
         Seconds of one launch while the energy was measured (median), and number of launches in all rounds.
     energy_watts, energy_idle_watts
         Power of the device during these launches, and of the idle device right before and after (medians).
+    rounds
+        Number of shuffled rounds that were timed for a row of the phase `report`, with those that do not count.
     error
         Largest ratio of error to bound (at most 1 if the status is `ok`).
     registers, spills
@@ -204,6 +206,7 @@ class Row:
     energy_launches: int | None = None
     energy_watts: float | None = None
     energy_idle_watts: float | None = None
+    rounds: int | None = None
     own: dict[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, column: str) -> Any:
@@ -272,6 +275,7 @@ class RecordedRow(dict[str, Any]):
     energy_launches: int | None
     energy_watts: float | None
     energy_idle_watts: float | None
+    rounds: int | None
 
     if not TYPE_CHECKING:
 
@@ -311,7 +315,7 @@ COMMON_COLUMNS: dict[str, ColumnType | type[list[list[float]]]] = {
     item.name: _BY_NAME[str(item.type).split(" | ")[0].partition("[")[0]] for item in fields(Row) if item.name != "own"
 }
 #: Columns that records from before they were measured lack.
-LATER_COLUMNS = tuple(name for name in COMMON_COLUMNS if name.startswith("energy_"))
+LATER_COLUMNS = tuple(name for name in COMMON_COLUMNS if name.startswith("energy_") or name == "rounds")
 #: Columns without a default.
 _REQUIRED = [item.name for item in fields(Row) if item.default is MISSING and item.default_factory is MISSING]
 

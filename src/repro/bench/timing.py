@@ -160,6 +160,8 @@ class SamplingPlan:
     screening: bool = False
     #: Seconds for which a launch is repeated to measure its energy; 0: not measured.
     energy_seconds: float = 0.0
+    #: Relative half-width of the interval of a median until which rounds go on, and the maximum number of rounds.
+    until: tuple[float, int] | None = field(default=None, repr=False)
     #: Seconds of a launch from which on screening does not repeat it. They depend on what was screened before, so they
     #: are no part of the plan's identity.
     hopeless: float = field(default=np.inf, repr=False, compare=False)

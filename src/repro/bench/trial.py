@@ -208,6 +208,7 @@ class Bench:
         """Return a hash of everything that the measured time depends on."""
         code = self._code(type(runnable).__module__)
         parts = [*self._surroundings, runnable.kind, runnable.name, runnable.identity, code, phase, effort]
+        parts += [effort.until] if effort.until else []
         return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()[:32]
 
     def row(self, runnable: Runnable, phase: str, effort: SamplingPlan, status: str, **columns: Any) -> Row:

@@ -99,7 +99,7 @@ def resolve(data: Mapping[str, Any], source: Source = "the configuration") -> Co
 
 
 #: Keys whose values are paths of inputs; of `python` what stands before the colon.
-INPUT_PATHS = {"kernels", "registry", "mirrors", "path", "source", "library", "python"}
+INPUT_PATHS = {"kernels", "registry", "mirrors", "path", "source", "library", "python", "tuned"}
 
 
 def _place_inputs(value: Any, written: object, folder: Path, key: str = "") -> Any:

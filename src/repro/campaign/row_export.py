@@ -1,12 +1,15 @@
-"""Measured rows as a short table, and their export: JSON, CSV, and searches in Kernel Tuner's format T4.
+"""Measured rows as a short table, and their export: JSON, CSV, NVBench's JSON, searches in Kernel Tuner's T4.
 
 T4 is a common results format of autotuning tools (version 1.0.0 of its results schema). One file has the results of the
-search for one kernel, here for one problem in one precision.
+search for one kernel, here for one problem in one precision. NVBench's `--json` (file version 1.0.0) is as its
+`nvbench/json_printer.cu` writes it; names of summaries are those of `nvbench/detail/measure_cold.cu` and
+`measure_hot.cu`, and `python/scripts/nvbench_compare.py` reads it.
 """
 
 from __future__ import annotations
 
 import csv
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
@@ -15,7 +18,7 @@ from typing import Any, TextIO
 import pyarrow.compute as pc
 
 from repro.bench.campaign_folder import CampaignFolder
-from repro.bench.rows import ALL_CLOCKS, COMMON_COLUMNS, TIMED
+from repro.bench.rows import ALL_CLOCKS, COMMON_COLUMNS, QUANTILES, TIMED
 from repro.bench.store import check_measured, read_rows, recorded_studies
 from repro.errors import ReproError
 from repro.studies import Study, get_study
@@ -41,6 +44,9 @@ INVALIDITY = {
     "unstable": "correctness",
 }
 T4_VERSION = "1.0.0"
+#: Columns that are axes of NVBench, and its names of the times by each clock.
+NVBENCH_AXES = ("problem", "precision", "step", "kind", "name", "cache")
+NVBENCH_TIMES = {"event": "nv/cold/time/gpu", "host": "nv/cold/time/cpu", "graph": "nv/batch/time/gpu"}
 MILLI, MICRO = 1e3, 1e6
 NO_FILTERS: Mapping[str, str] = MappingProxyType({})
 
@@ -197,3 +203,77 @@ def _t4_result(row: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[st
             {"name": name, "value": value, "unit": "ms"} for name, value in measured_times.items() if value is not None
         ],
     }
+
+
+def nvbench_of(
+    folder: CampaignFolder, studies: Iterable[Study], filters: Mapping[str, str] = NO_FILTERS
+) -> dict[str, Any]:
+    """Return rows in NVBench's format: a benchmark for each study, with a state for each row.
+
+    NVBench calls single launches cold; here the cache is an axis. Rows without a time are skipped states.
+    """
+    devices: dict[str, int] = {}
+    benchmarks: list[dict[str, Any]] = []
+    for study in studies:
+        rows = [*exported_rows(folder, study, filters)]
+        states = [_nvbench_state(row, devices.setdefault(row.get("device", ""), len(devices))) for row in rows]
+        axes = {axis: dict.fromkeys(row[axis] for row in rows) for axis in NVBENCH_AXES}
+        benchmarks.append(
+            {
+                "name": study.name,
+                "index": len(benchmarks),
+                "devices": [*dict.fromkeys(state["device"] for state in states)],
+                "axes": [
+                    {
+                        "name": axis,
+                        "type": "string",
+                        "flags": "",
+                        "values": [{"input_string": value, "description": "", "value": value} for value in values],
+                    }
+                    for axis, values in axes.items()
+                ],
+                "states": states,
+            }
+        )
+    version = {"major": 1, "minor": 0, "patch": 0, "string": "1.0.0"}
+    return {
+        "meta": {"argv": ["repro", "results", "--nvbench"], "version": {"json": version}},
+        "devices": [{"id": number, "name": name} for name, number in devices.items()],
+        "benchmarks": benchmarks,
+    }
+
+
+def _nvbench_state(row: Mapping[str, Any], device: int) -> dict[str, Any]:
+    is_timed = row["status"] in TIMED
+    values = [{"name": axis, "type": "string", "value": row[axis]} for axis in NVBENCH_AXES]
+    state = {
+        "name": " ".join([f"Device={device}", *(f"{axis}={row[axis]}" for axis in NVBENCH_AXES)]),
+        "device": device,
+        "type_config_index": 0,
+        "axis_values": values,
+        "summaries": [part for clock in NVBENCH_TIMES for part in _nvbench_summaries(row, clock)] if is_timed else None,
+        "is_skipped": not is_timed,
+    }
+    return state if is_timed else {**state, "skip_reason": row.get("message") or row["status"]}
+
+
+def _nvbench_summaries(row: Mapping[str, Any], clock: str) -> Iterator[dict[str, Any]]:
+    """Yield the quantiles of a clock, their range, and the deviation of the samples that the row keeps."""
+    times = {name: row[column] for name in QUANTILES if (column := f"{clock}_{name}") in row}
+    if not times:
+        return
+    samples = [seconds for part in row.get(f"{clock}_samples", ()) for seconds in part]
+    spreads = {"ir": times["q3"] - times["q1"]}
+    if len(samples) > 1:
+        spreads["stdev"] = statistics.stdev(samples)
+    for name, spread in spreads.items():
+        center = times["median" if name == "ir" else "mean"]
+        times |= {f"{name}/absolute": spread, f"{name}/relative": spread / center}
+    for name, value in times.items():
+        yield {
+            "tag": f"{NVBENCH_TIMES[clock]}/{name}",
+            "name": f"{clock} {name}",
+            "hint": "percentage" if name.endswith("/relative") else "duration",
+            **({} if name in ("mean", "median", "ir/relative") else {"hide": "Hidden by default."}),
+            "data": [{"name": "value", "type": "float64", "value": str(value)}],
+        }

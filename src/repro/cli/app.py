@@ -79,7 +79,7 @@ COMMANDS = {
         },
     ),
     "results": Command(
-        "Results", "records", "results_", "Print measured rows as JSON or CSV, or in Kernel Tuner's format."
+        "Results", "records", "results_", "Print measured rows, also for NVBench's and Kernel Tuner's tools."
     ),
     "record": Command("Results", "records", "record", "Store a campaign as a record: one file per study and step."),
     "verify": Command(

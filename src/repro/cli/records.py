@@ -470,6 +470,7 @@ def results_(
     study: Annotated[str | None, typer.Option("--study", help="A study of the campaign; all by default.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON: all columns and the samples.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV: all columns but the samples.")] = False,
+    nvbench: Annotated[bool, typer.Option("--nvbench", help="Print the JSON of NVBench, for its tools.")] = False,
     t4: Annotated[
         Path | None,
         typer.Option(
@@ -491,8 +492,8 @@ def results_(
     ] = False,
     results: Results = RESULTS,
 ) -> None:
-    """Print the measured rows of a campaign, as a short table or for other programs, or write its searches in Kernel
-    Tuner's format.
+    """Print the measured rows of a campaign, as a short table or for other programs (JSON, CSV, NVBench's JSON), or
+    write its searches in Kernel Tuner's format.
 
     A row is one tried variant, baseline, rival or yardstick. The table has a line for each, with its median times and
     the error of its result divided by the bound. On a terminal, if no option selects rows, the number of rows per
@@ -505,6 +506,8 @@ def results_(
 
         repro results h200 --step report --problem fem/nut_37k --kind variant
 
+        repro results h200 --step report --nvbench > h200.json
+
         repro results h200 --t4 build/t4
     """
     from repro.bench.rows import SCHEMA
@@ -515,6 +518,7 @@ def results_(
         check_filters,
         count_lines,
         exported_rows,
+        nvbench_of,
         row_lines,
         studies_of,
         t4_of,
@@ -524,9 +528,10 @@ def results_(
     from repro.errors import ReproError
     from repro.filesystem import write_whole
 
-    formats = [option for option, on in (("--json", json_), ("--csv", csv), ("--t4", t4)) if on]
+    formats = [option for option, on in (("--json", json_), ("--csv", csv), ("--nvbench", nvbench), ("--t4", t4)) if on]
     if len(formats) > 1:
-        raise ReproError("only one format at a time", expected="one of --json, --csv, --t4", actual=" ".join(formats))
+        choice = "one of --json, --csv, --nvbench, --t4"
+        raise ReproError("only one format at a time", expected=choice, actual=" ".join(formats))
     selected = CampaignSelection.of(named_campaign(named, campaign), results)
     selected.check_measured()
     campaign_folder = selected.folder
@@ -536,6 +541,8 @@ def results_(
     check_filters(campaign_folder, studies, filters)
     if csv:
         write_csv(campaign_folder, studies, sys.stdout, filters)
+    elif nvbench:
+        typer.echo(json.dumps(nvbench_of(campaign_folder, studies, filters), indent=1))
     elif t4 is not None:
         for folder in studies:
             for case, search in t4_of(campaign_folder, folder, filters).items():

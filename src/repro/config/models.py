@@ -226,6 +226,14 @@ class Timing(Model):
     )
     cpu_budget: float = Field(0.02, gt=0, description="The same on the CPU, where a launch takes long.")
     rounds: int = Field(5, ge=2, description="Shuffled rounds in which winners and baselines are timed again.")
+    precision: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Rounds go on until half the 95 % interval of each median is at most this share of the median; 0: "
+        "there are as many as `rounds` says.",
+    )
+    max_rounds: int = Field(50, ge=2, description="Maximum number of rounds where `precision` is set.")
     energy_seconds: float = Field(
         0.0,
         ge=0,
@@ -438,6 +446,11 @@ class Rival(Model):
     )
     block: int = Field(256, ge=1, le=1024, description="Threads per block of this kernel.")
     threads_per_row: int = Field(1, ge=1, le=1024, description="Threads per row of this kernel.")
+    tuned: FilePath | None = Field(
+        None,
+        description="A cache file of Kernel Tuner, for this kernel: it is compiled with the fastest configuration as "
+        "macros; `block_size_x` and `threads_per_row` replace `block` and `threads_per_row`.",
+    )
     format: Literal["csr", "bsr"] = Field(
         "csr",
         description="How it wants matrices: csr, where compound entries are expanded to real numbers, or bsr, where "
@@ -454,6 +467,8 @@ class Rival(Model):
             raise ValueError(f"a rival has either `source`, `library` or `python`, and this one has {has}")
         if self.kernel and (self.source is None or self.of != "spmv"):
             raise ValueError("`kernel` is of a `source` for spmv")
+        if self.tuned and not self.kernel:
+            raise ValueError("`tuned` is of a `kernel`")
         if self.format == "bsr" and self.of != "spmv":
             raise ValueError("`format: bsr` is of spmv: all else gets rows of real numbers, csr")
         return self

@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,22 +30,22 @@ from repro.problems.files import locate, open_plain
 from repro.problems.meshreaders import Cells, Flaw
 from repro.problems.subprocess_reader import read_isolated
 
-#: Reader module in `repro.problems.meshreaders` for each file suffix.
+_OURS, MESHIO = "repro.problems.meshreaders.", "meshio."
+#: Suffixes of the formats that each of our modules reads, and of those that only modules of meshio read.
+_READ_BY_OURS = {"ply": "ply", "obj": "obj", "off": "off", "stl": "stl", "gmsh": "msh", "tetgen": "node ele",
+                 "medit": "mesh meshb", "vtk": "vtk", "vtu": "vtu"}  # fmt: skip
+_READ_BY_MESHIO = {"abaqus": "inp", "avsucd": "avs", "cgns": "cgns", "exodus": "exo", "flac3d": "f3grid", "h5m": "h5m",
+                   "mdpa": "mdpa", "med": "med", "nastran": "bdf fem nas", "netgen": "vol", "permas": "dato",
+                   "su2": "su2", "tecplot": "tec", "xdmf": "xdmf xmf"}  # fmt: skip
+#: Module for each file suffix, with a function `read`.
 FORMATS = {
-    ".ply": "ply",
-    ".obj": "obj",
-    ".off": "off",
-    ".stl": "stl",
-    ".msh": "gmsh",
-    ".node": "tetgen",
-    ".ele": "tetgen",
-    ".mesh": "medit",
-    ".meshb": "medit",
-    ".vtk": "vtk",
-    ".vtu": "vtu",
+    f".{suffix}": package + module
+    for package, modules in ((_OURS, _READ_BY_OURS), (MESHIO, _READ_BY_MESHIO))
+    for module, suffixes in modules.items()
+    for suffix in suffixes.split()
 }
 #: Module that reads physical groups of Gmsh's files.
-GMSH_GROUPS = "repro.problems.meshreaders.gmsh"
+GMSH_GROUPS = FORMATS[".msh"]
 #: Formats that can store any number of values for each cell.
 FIELD_FORMATS = (".vtu", ".vtk")
 PACKED = (".gz", ".xz")
@@ -446,7 +446,7 @@ def _read(path: Path, limits: Limits, use: Callable[[Floats, list[Cells], Path],
             actual=path.name,
         )
     with unpacked(path, suffix, limits) as plain_path:
-        module = f"repro.problems.meshreaders.{FORMATS[suffix]}"
+        module = FORMATS[suffix]
         parse = partial(_parse, plain_path, module, path, values, use)
         return read_isolated(
             parse, plain_path, limits, f"the reader of {suffix} files", public_path=path, needs=(module,)
@@ -456,11 +456,22 @@ def _read(path: Path, limits: Limits, use: Callable[[Floats, list[Cells], Path],
 def _parse(plain_path: Path, module: str, path: Path, values: bool, use: Callable[[Floats, list[Cells], Path], T]) -> T:
     """Read the unpacked copy `plain_path` of a file; errors name the user's path."""
     try:
-        points, cells = import_module(module).read(plain_path, values)
+        if module.startswith(MESHIO):
+            points, cells = _contents_of(import_module(module).read(str(plain_path)))
+        else:
+            points, cells = import_module(module).read(plain_path, values)
     except Flaw as flaw:
         raise ReproError(flaw.what, where=path, expected=flaw.expected, actual=flaw.actual, todo=flaw.todo) from flaw
     except (ReproError, MemoryError):
         raise
+    except ImportError as error:
+        raise ReproError(
+            "a package is missing that reads this format",
+            where=path,
+            expected=f"meshio, and for some formats h5py or netCDF4, to read {plain_path.suffix} files",
+            actual=error,
+            todo=f"pip install {(error.name or 'meshio').partition('.')[0]}, or convert the mesh to PLY or Gmsh",
+        ) from None
     except Exception as error:
         raise ReproError(
             "the mesh cannot be read: it is damaged in an unforeseen way",
@@ -480,6 +491,19 @@ def _parse(plain_path: Path, module: str, path: Path, values: bool, use: Callabl
     # The parent process receives contiguous arrays through shared memory without a copy.
     integer_blocks = [replace(block, data=np.ascontiguousarray(block.data, np.int64)) for block in cells]
     return use(np.ascontiguousarray(points[:, :3], np.float64), integer_blocks, path)
+
+
+def _contents_of(mesh: Any) -> tuple[Floats, list[Cells]]:
+    """Return points and cells of a mesh of meshio, whose arrays may have any type and shape."""
+    points, cells = np.asarray(mesh.points, np.float64), []
+    if points.ndim != 2 or not len(points):
+        raise Flaw("the mesh has no vertices")
+    for block in mesh.cells:
+        data = np.asarray(block.data)
+        if data.ndim != 2 or data.dtype.kind not in "iu":
+            raise Flaw(f"the cells {block.type} are of an unsupported kind", todo="convert the mesh to PLY or Gmsh")
+        cells.append(Cells(block.type, block.dim, data.astype(np.int64)))
+    return points, cells
 
 
 def _unchanged_blocks(points: Floats, cells: list[Cells], path: Path) -> tuple[Floats, list[Cells]]:

@@ -399,6 +399,7 @@ def write_report(
     environment.globals |= {
         "letter": letter,
         "printed_part": printed_part,
+        "row_number": row_number,
         "clock_words": CLOCK_WORDS,
         "events_note": events_note,
         "absent": ABSENT,
@@ -454,6 +455,12 @@ def printed_part(part: str, meaning: str) -> tuple[str, str]:
     for group, text in zip(groups, group_texts, strict=True):
         pattern = pattern.replace(f"({group})", "N") if text == "N" else pattern
     return pattern, printed_meaning
+
+
+def row_number(table: Table, text: str) -> int:
+    """Return the number of the first row of which a cell begins with a text, counted from 1; 0 if there is none."""
+    rows = enumerate([*table.rows, *table.summary], 1)
+    return next((number for number, row in rows if any(cell.shown.startswith(text) for cell in row)), 0)
 
 
 def _section(part: PageStudy, environment: jinja2.Environment, folder: Path, progress: ProgressCallback) -> Section:

@@ -95,6 +95,33 @@ asked.addEventListener("keydown", (event) => {
   if (event.key === "Enter") found.querySelector("a")?.click();
 });
 
+// What a mark of a figure says on hover is printed below the figure when the mark is touched or has the focus. The tab
+// key stops once at each figure's marks, and the arrow keys go from one to the next.
+for (const paper of document.querySelectorAll(".paper")) {
+  const marks = [...paper.querySelectorAll("svg g title")].map((title) => title.parentElement);
+  if (!marks.length) continue;
+  const told = make("p", { className: "source told", ariaHidden: "true" }, "A touch or the arrow keys name the marks.");
+  paper.after(told);
+  paper.querySelector("svg").setAttribute("role", "group");
+  for (const mark of marks) {
+    mark.setAttribute("role", "img");
+    mark.setAttribute("aria-label", mark.querySelector("title").textContent.replaceAll("\n", ", "));
+    mark.setAttribute("tabindex", mark === marks[0] ? 0 : -1);
+  }
+  paper.addEventListener("focusin", ({ target }) => {
+    if (!marks.includes(target)) return;
+    for (const mark of marks) mark.setAttribute("tabindex", mark === target ? 0 : -1);
+    told.textContent = target.getAttribute("aria-label");
+  });
+  paper.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    const at = marks.indexOf(document.activeElement);
+    if (!step || at < 0) return;
+    event.preventDefault(); // else the page scrolls as well
+    marks[(at + step + marks.length) % marks.length].focus();
+  });
+}
+
 // The words of a variant, spelt out where the pointer is.
 const legends = JSON.parse(document.getElementById("legends").textContent);
 function spell(name, legend) {

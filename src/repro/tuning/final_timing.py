@@ -6,6 +6,7 @@ slower, the device is disturbed, and the round is repeated.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -107,7 +108,7 @@ COLD_ROUNDS = 2
 
 @dataclass(frozen=True)
 class Rounds:
-    """Number of rounds, and sampling plan for each round."""
+    """Least number of rounds, and sampling plan for each round."""
 
     name: str
     count: int
@@ -115,12 +116,13 @@ class Rounds:
 
 
 def warm_rounds(timing: Timing) -> Rounds:
-    """Return the number of shuffled rounds whose launches add up to the full protocol's."""
+    """Return the least number of shuffled rounds, whose launches add up to the full protocol's."""
     effort = SamplingPlan(
         -(-timing.launches // timing.rounds),
         timing.graph_launches,
         -(-timing.graph_replays // timing.rounds),
         energy_seconds=timing.energy_seconds,
+        until=(timing.precision, timing.max_rounds) if timing.precision else None,
     )
     return Rounds("rounds", timing.rounds, effort)
 
@@ -206,8 +208,10 @@ class _RoundTimer:
             self._progress("preparing", len(unprepared), len(unprepared))
         samples_by_name: dict[str, list[Samples]] = {name: [] for name in todo}
         self._probe.time_yardsticks()
-        for number in range(rounds.count):
-            self._progress(rounds.name, number, rounds.count)
+        for number in range(max(rounds.count, effort.until[1] if effort.until else 0)):
+            if number >= rounds.count and self._is_precise(samples_by_name, todo, effort):
+                break
+            self._progress(rounds.name, min(number, rounds.count - 1), rounds.count)
             for name, samples in self._quiet_round(todo, effort, rows).items():
                 samples_by_name[name].append(samples)
         self._retake_outliers(samples_by_name, todo, effort, rows)
@@ -219,7 +223,7 @@ class _RoundTimer:
         for name, runnable in todo.items():
             preprocess, error = self._preparations[name]
             samples = join_rounds(samples_by_name[name], *self._tolerances(runnable))
-            columns = energy_columns(runnable, energies.get(name, []))
+            columns = {"rounds": len(samples_by_name[name]), **energy_columns(runnable, energies.get(name, []))}
             row = bench.measured_row(runnable, REPORT, effort, samples, error=error, preprocess=preprocess, **columns)
             rows[name] = self._store.add(row)
         return rows
@@ -236,6 +240,18 @@ class _RoundTimer:
             round_ = {name: _replacement(samples, round_[name]) for name, samples in repeated_round.items()}
             disturbances = self._disturbances(self._probe.time_yardsticks(), round_)
         return {name: _mark_disturbed(disturbances.get(name), samples) for name, samples in round_.items()}
+
+    def _is_precise(
+        self, samples_by_name: Mapping[str, Sequence[Samples]], todo: Mapping[str, Runnable], effort: SamplingPlan
+    ) -> bool:
+        """Return whether the median of each runnable is precise enough, without rounds that do not count."""
+        assert effort.until is not None
+        for name, runnable in todo.items():
+            rounds = samples_by_name[name]
+            far = outlying_rounds(rounds, *self._tolerances(runnable))
+            if half_width([samples for number, samples in enumerate(rounds) if number not in far]) > effort.until[0]:
+                return False
+        return True
 
     def _disturbances(self, slowdown: Slowdown | None, round_: dict[str, Samples]) -> dict[str, str]:
         """Return a message for each sample of a round that the slowdown disturbed."""
@@ -353,6 +369,27 @@ def _median_seconds(rounds: Sequence[Samples]) -> float:
     """Return the median seconds of a launch by the first of the clocks graph, event and host that was used."""
     clock = next(clock for clock in ("graph", "event", "host") if clock in rounds[0].seconds)
     return float(np.median(np.concatenate([samples.seconds[clock] for samples in rounds if clock in samples.seconds])))
+
+
+def half_width(rounds: Sequence[Samples]) -> float:
+    """Return half the length of a median's 95 % interval, relative to the median, by the least precise clock.
+
+    The interval is that of Student's t over the medians of the rounds; it is infinite for fewer than two rounds.
+    """
+    from scipy.stats import t
+
+    by_clock: dict[str, list[float]] = {}
+    for samples in rounds:
+        for clock, seconds in samples.seconds.items():
+            by_clock.setdefault(clock, []).append(float(np.median(seconds)))
+    widths = []
+    for medians in by_clock.values():
+        count = len(medians)
+        if count < 2:
+            return math.inf
+        error = float(np.std(medians, ddof=1)) / math.sqrt(count)
+        widths.append(float(t.ppf(0.975, count - 1)) * error / float(np.median(medians)))
+    return max(widths, default=math.inf)
 
 
 def join_rounds(rounds: Sequence[Samples], tolerance: float, host_tolerance: float, waking: float = 0.0) -> Samples:

@@ -3,7 +3,8 @@
 Each module has a function `read(path, values)`. It returns points `(p, d)` and blocks of cells, and raises `Flaw` for
 an invalid file. A `Flaw` does not name the file, since the reader may see only an unpacked copy. Other libraries
 without graphics software do not suffice: meshio misreads many valid files and accepts some truncated ones, trimesh
-merges vertices and reads no volumes, and Gmsh renumbers vertices.
+merges vertices and reads no volumes, and Gmsh renumbers vertices. Only formats without a module here
+are left to meshio (`repro.problems.meshes.FORMATS`).
 """
 
 from __future__ import annotations

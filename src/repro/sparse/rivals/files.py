@@ -10,13 +10,16 @@ import hashlib
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from importlib.machinery import PathFinder
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
+from typing import Any
 
 from repro.config.models import Rival
 from repro.errors import MissingFileError, ReproError
 from repro.package_data import shipped
+from repro.untrusted_files import MAX_QUOTED, parse_json, read_file, shown
 from repro.words import nearest_file
 
 #: Folder with the C header of rivals, for compilers.
@@ -45,11 +48,14 @@ def rival_files(rival: Rival) -> tuple[Path, ...]:
     Raises
     ------
     ReproError
-        A file or module is missing.
+        A file or module is missing, or the file of a tuning is invalid.
     """
     if rival.source is not None:
         headers = (HEADER, KERNEL_HEADER)[: 1 if rival.kernel is None else 2]
         sources = _included_files(_existing_file(rival, "source", rival.source))
+        if rival.tuned is not None:
+            sources += (_existing_file(rival, "tuned", rival.tuned),)
+            as_tuned(rival)  # raises an error before anything is compiled
         return (*sources, *(include_folder() / header for header in headers))
     if rival.library is not None:
         return (_existing_file(rival, "library", rival.library),)
@@ -84,6 +90,73 @@ def _existing_file(rival: Rival, form: str, text: str) -> Path:
     return path
 
 
+#: Kernel Tuner's own macro; where it is undefined, sources set defaults of their parameters.
+TUNING = {"kernel_tuner": 1}
+#: Time that earlier versions of Kernel Tuner write for a failed configuration.
+_FAILED = 1e20
+_CACHE_KEYS = ("kernel_name", "tune_params_keys", "cache")
+_PARAMETER, _VALUE = re.compile(r"[A-Za-z_]\w*", re.ASCII), re.compile(r"[\w.+-]+", re.ASCII)
+
+
+def as_tuned(rival: Rival) -> tuple[Rival, dict[str, int | float | str]]:
+    """Return a rival with the block of the fastest configuration in its cache file, and that configuration.
+
+    Without a file, the rival is returned as it is.
+
+    Raises
+    ------
+    ReproError
+        The file is no cache of this kernel, or its fastest configuration cannot be launched.
+    """
+    if rival.tuned is None:
+        return rival, {}
+
+    def refuse(expected: str, actual: object) -> ReproError:
+        where = f"rivals: {rival.name}: tuned: {rival.tuned}"
+        return ReproError("not a usable cache file of Kernel Tuner", where=where, expected=expected, actual=actual)
+
+    try:
+        cache = _parse_cache(read_file(Path(rival.tuned).expanduser()))
+    except (OSError, ValueError) as error:
+        raise refuse("JSON", shown(error)) from None
+    kernel, names, lines = map((cache if isinstance(cache, dict) else {}).get, _CACHE_KEYS)
+    if not (isinstance(names, list) and isinstance(lines, dict)):
+        raise refuse(f"an object with the keys {', '.join(_CACHE_KEYS)}", shown(cache, 60))
+    if kernel != rival.kernel:
+        raise refuse(f"kernel_name: {rival.kernel}", shown(kernel))
+    timed = [line for line in lines.values() if isinstance(line, dict) and _is_time(line.get("time"))]
+    if not timed:
+        raise refuse("a configuration with a time", f"{len(lines)} without one")
+    fastest = min(timed, key=lambda line: float(line["time"]))
+    configuration: dict[str, int | float | str] = {}
+    for name in names:
+        value = fastest.get(str(name))
+        if not (_PARAMETER.fullmatch(str(name)) and value is not None and _VALUE.fullmatch(str(value))):
+            raise refuse("parameters that are identifiers, with a number or a word each", shown(f"{name}: {value}"))
+        configuration[str(name)] = int(value) if isinstance(value, bool) else value
+    sizes = {"block": configuration.get("block_size_x", rival.block),
+             "threads_per_row": configuration.get("threads_per_row", rival.threads_per_row)}  # fmt: skip
+    flat = all(configuration.get(name, 1) == 1 for name in ("block_size_y", "block_size_z"))
+    if not flat or not all(isinstance(size, int) and 1 <= size <= 1024 for size in sizes.values()):
+        raise refuse("blocks of 1 to 1024 threads in x, and of one in y and z", shown(configuration, MAX_QUOTED))
+    return rival.model_copy(update=sizes), configuration
+
+
+def _parse_cache(text: bytes) -> Any:
+    """Return the content of a cache file; that of an unfinished run lacks the closing brackets."""
+    try:
+        return parse_json(text, finite=False)
+    except ValueError:
+        with suppress(ValueError):
+            return parse_json(text.rstrip().removesuffix(b",") + b"}}", finite=False)
+        raise
+
+
+def _is_time(value: object) -> bool:
+    """Return whether a value is a time; a failed configuration has a word, such as InvalidConfig, or `_FAILED`."""
+    return isinstance(value, int | float) and 0 < value < _FAILED
+
+
 def _included_files(source: Path) -> tuple[Path, ...]:
     """Return a source and the files that it includes by paths relative to the including file."""
     included: dict[Path, None] = {}
@@ -99,7 +172,7 @@ def _included_files(source: Path) -> tuple[Path, ...]:
 def rival_identity(rival: Rival) -> str:
     """Return a hash of a rival's files and settings, and of the versions of packages that its Python files import."""
     files = rival_files(rival)
-    parts = [rival.model_dump_json(exclude={"name"})]
+    parts = [rival.model_dump_json(exclude={"name", "tuned"})]
     parts += [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
     parts += [f"{name} {number}" for name, number in versions_of(files).items()]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

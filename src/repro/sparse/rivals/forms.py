@@ -31,7 +31,15 @@ from repro.containment import ENDING, text_of
 from repro.devices.base import Argument, Device, LaunchError, OutOfDeviceMemory
 from repro.errors import IncorrectError, ModuleError, ReproError, Unsupported
 from repro.filesystem import write_whole
-from repro.sparse.rivals.files import KERNEL_HEADER, PYTHON, include_folder, rival_identity, search_path
+from repro.sparse.rivals.files import (
+    KERNEL_HEADER,
+    PYTHON,
+    TUNING,
+    as_tuned,
+    include_folder,
+    rival_identity,
+    search_path,
+)
 from repro.sparse.rivals.problem import FUNCTIONS, RivalArray, RivalBatch, RivalMatrix, RivalProblem, address_of
 from repro.untrusted_files import shown
 
@@ -300,6 +308,8 @@ def _no_kernel(rival: Rival, available_kernels: str) -> ModuleError:
 
 def _compile(rival: Rival, source: Path, target: Target, precision: str, block: int) -> Path:
     macros = {
+        **(TUNING if rival.tuned else {}),
+        **as_tuned(rival)[1],
         "REPRO_RIVAL_REAL": REALS[precision],
         "REPRO_RIVAL_OFFSET": OFFSETS[rival.offsets],
         "REPRO_RIVAL_BLOCK": block,
@@ -508,7 +518,8 @@ class KernelRival:
 
     def __init__(self, rival: Rival, device: Device, binary: Path) -> None:
         assert rival.kernel is not None
-        self._rival, self._device = rival, device
+        self._device = device
+        self._rival, self._tuning = as_tuned(rival)
         try:
             self._kernel = device.load(binary).kernel(rival.kernel)
         except LaunchError as error:
@@ -517,7 +528,8 @@ class KernelRival:
 
     @property
     def label(self) -> str:
-        return self._rival.kernel or ""
+        """The kernel's name, with the configuration that Kernel Tuner found."""
+        return " ".join([self._rival.kernel or "", *(f"{name}={value}" for name, value in self._tuning.items())])
 
     def setup(self, problem: RivalProblem) -> None:
         rival, a = self._rival, problem.a
