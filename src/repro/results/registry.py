@@ -56,8 +56,8 @@ OURS = "ours"
 #: Name of each study's table that compares wanted values (`config/targets`) with measured ones.
 TARGETS = "table-targets"
 Kind = Literal["table", "figure"]
-#: Requirements of artifacts: other campaigns, rivals, times over several devices, or energies.
-Need = Literal["beside", "rivals", "devices", "energy"]
+#: Requirements of artifacts: other campaigns, rivals, times over several devices, energies, or further processes.
+Need = Literal["beside", "rivals", "devices", "energy", "processes"]
 MakeTable = Callable[[Campaign, Published], Table]
 MakeFigure = Callable[[Campaign, Published], Figure]
 
