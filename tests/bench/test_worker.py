@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from repro.bench.worker import End, run_worker, signals_held
+from repro.bench.worker import End, run_worker, run_workers, signals_held
 
 #: Runs the words of the line as a worker, and says how it ended.
 PARENT = """
@@ -101,3 +101,13 @@ def test_what_asked_before_there_was_a_worker_is_heard():
     )
     done = subprocess.run(python(script), text=True, stdout=subprocess.PIPE, check=False, env=os.environ)
     assert done.stdout == f"{End(-15, 15)}\n"
+
+
+def test_several_workers_run_at_the_same_time_and_each_has_its_code(tmp_path):
+    """Each of two workers waits for the other's file."""
+    code = "import pathlib, sys, time\nmine, other = map(pathlib.Path, sys.argv[1:3])\nmine.touch()\n"
+    code += "while not other.exists():\n    time.sleep(0.01)\nsys.exit(int(sys.argv[3]))"
+    paths = [str(tmp_path / name) for name in "ab"]
+    commands = [[sys.executable, "-c", code, *order, text] for order, text in ((paths, "0"), (paths[::-1], "3"))]
+    with signals_held():
+        assert [end.code for end in run_workers(commands)] == [0, 3]

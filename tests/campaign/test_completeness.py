@@ -13,7 +13,7 @@ from repro.bench.rows import SCHEMA
 from repro.campaign.archive import pack
 from repro.campaign.completeness import Missing, find_missing, find_missing_of_case, merge_equal_causes
 from repro.campaign.configuration import resolve
-from repro.campaign.measurement import record_no_repeat
+from repro.campaign.measurement import drop_repeats
 from repro.campaign.plan import Plan, as_yaml, make_plan
 from repro.campaign.receipts import record_step
 from repro.campaign.steps import Freshness, building, steps
@@ -68,7 +68,7 @@ def write_rows(plan: Plan, rows: list[tuple[str, str, str | None]], unchosen: Co
     chosen = [(tuning, "a") for tuning in TUNINGS if tuning not in unchosen]
     choices = pd.DataFrame(chosen, columns=["tuning", "name"]).assign(**case)
     choices.to_parquet(folder / "choices.parquet")
-    record_no_repeat(plan.config, "compound_spmv", NAME, "single")
+    drop_repeats(plan.config, "compound_spmv", NAME, "single")
     make_all(plan)
 
 

@@ -1,4 +1,4 @@
-"""The same winner timed by two processes: what two equal kernels differ by, which the report states."""
+"""The kernels of a headline timed by further processes: how two equal kernels differ, which the report states."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import typer
 import yaml
 
 from repro.bench.campaign_folder import CampaignFolder
+from repro.bench.rows import AGAIN
 from repro.bench.store import read_rows
 from repro.bench.worker import End
 from repro.campaign.archive import pack
-from repro.campaign.measurement import CHOICES, record_failure, repeat
+from repro.campaign.measurement import CHOICES, drop_repeats, join_repeats, record_failure, repeat
 from repro.campaign.plan import as_yaml, make_plan, plan_of_cases
 from repro.campaign.receipts import Receipt
 from repro.campaign.steps import measuring
@@ -37,14 +38,18 @@ COLUMNS = get_study(STUDY).columns
 
 @pytest.mark.medium
 @pytest.mark.slow
-def test_the_winner_is_timed_again_with_samples(measuring: None) -> None:
+def test_the_kernels_of_the_headline_are_timed_again_twice_with_samples(measuring: None) -> None:
     found = run()
-    path = repeat(config(), STUDY, NAME, "single", quiet)
-    assert path == CASE / "repeat.parquet"
-    again = pd.read_parquet(path)
+    path = repeat(config(), STUDY, NAME, "single", 0, quiet)
+    assert path and path.parent == FOLDER.store(STUDY, NAME, "single")
+    assert join_repeats(config(), STUDY, NAME, "single") == CASE / "repeat.parquet"
+    again = pd.read_parquet(CASE / "repeat.parquet")
     winner = found["choices"].set_index(["tuning", "clock"]).name["joint"].iloc[0]
-    assert set(again.name) == {winner}
-    assert list(again.cache) == ["warm", "cold"]
+    routines = found["report"].query("kind == 'baseline' and cache == 'warm' and ordering == 'natural'")
+    routine = routines.sort_values("graph_median").name.iloc[0]
+    assert {winner, winner + AGAIN, routine, routine + AGAIN} <= {*again.name}
+    assert len({*again.name}) <= 6, "the winner by each clock, the routine, and each once more"
+    assert again.name.iloc[0] == winner and {*again.process} == {0}
     first = found["report"].set_index(["name", "cache"]).loc[(winner, "warm")]
     assert again.measured_at.min() > first.measured_at  # a time of its own, not the report's row
     campaign = Campaign.load(FOLDER, STUDY, COLUMNS)
@@ -56,8 +61,8 @@ def test_the_winner_is_timed_again_with_samples(measuring: None) -> None:
         f": the event clock’s winner of the papers’ kernels on {NAME}, single, {winner}, in two processes"
     )
     pack(FOLDER)
-    assert (FOLDER.study(STUDY) / "repeat.parquet").exists() and not path.exists()
-    assert read_rows(FOLDER.study(STUDY), "repeat").num_rows == 2
+    assert (FOLDER.study(STUDY) / "repeat.parquet").exists() and not (CASE / "repeat.parquet").exists()
+    assert read_rows(FOLDER.study(STUDY), "repeat").num_rows == len(again)
     assert repeated_kernel_phrase(Campaign.load(FOLDER, STUDY, COLUMNS)) == said
 
 
@@ -67,18 +72,19 @@ def test_without_a_winner_nothing_is_timed_again(tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     write_table(CHOICES.empty_table(), CASE / "choices.parquet")
     for _ in range(2):
-        assert not pd.read_parquet(repeat(config(), STUDY, NAME, "single", quiet)).size
-        (CASE / "repeat.parquet").unlink()
+        assert repeat(config(), STUDY, NAME, "single", 0, quiet) is None
+        drop_repeats(config(), STUDY, NAME, "single")
+        assert not pd.read_parquet(CASE / "repeat.parquet").size
         (CASE / "choices.parquet").unlink(missing_ok=True)
 
 
 @pytest.mark.slow
 def test_where_only_kernels_tuned_further_were_searched_theirs_is_the_winner(measuring: None) -> None:
     found = run(space=["paper_tuned", "extended"])
-    path = repeat(config(space=["paper_tuned", "extended"]), STUDY, NAME, "single", quiet)
+    path = repeat(config(space=["paper_tuned", "extended"]), STUDY, NAME, "single", 0, quiet)
     assert path is not None
     tuned = found["choices"][found["choices"].tuning == "tuned_joint"].name
-    assert set(pd.read_parquet(path).name) <= set(tuned)
+    assert pd.read_parquet(path).name.iloc[0] in set(tuned)
 
 
 def test_the_time_is_as_signed_as_its_interval(tmp_path: Path) -> None:
@@ -109,12 +115,14 @@ def test_two_equal_times_are_not_apart(tmp_path: Path) -> None:
     )
 
 
-def test_the_first_case_alone_has_rows_of_a_second_process_also_in_a_plan_of_other_cases() -> None:
-    settings = Config(device="opencl", studies={STUDY: {"problems": "generated"}})
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_the_first_cases_alone_have_rows_of_further_processes_also_in_a_plan_of_other_cases(count: int) -> None:
+    settings = Config(device="opencl", studies={STUDY: {"problems": "generated"}}, repeats={"cases": count})
     first, second, *_ = problem_names(load_registry(Path(settings.registry)), "generated")
+    cases = [(STUDY, name, precision) for name in (first, second) for precision in ("single", "double")][:count]
     for plan in (make_plan(settings), plan_of_cases(settings, [second, first], STUDY)):
         files = {case: plan.case_outputs(*case)[-1].name for case in plan.runs}
-        assert [case for case, name in files.items() if name == "repeat.parquet"] == [(STUDY, first, "single")]
+        assert {case for case, name in files.items() if name == "repeat.parquet"} == {*cases}
 
 
 @pytest.mark.parametrize(("end", "code"), [(End(0), 0), (End(1), 0), (End(-15, 15), 143)])
@@ -124,11 +132,11 @@ def test_the_receipt_of_a_case_has_the_file_that_a_second_process_writes(
     """Where that process fails, the file has no rows; where it is interrupted, the case is not made."""
     asked: list[Sequence[str]] = []
 
-    def worker(command: Sequence[str]) -> End:
-        asked.append(command)
-        return end
+    def workers(commands: Sequence[Sequence[str]]) -> list[End]:
+        asked.extend(commands)
+        return [end] * len(commands)
 
-    monkeypatch.setattr("repro.bench.worker.run_worker", worker)
+    monkeypatch.setattr("repro.bench.worker.run_workers", workers)
     monkeypatch.setattr("repro.campaign.measurement.supervise", lambda *_: 0)
     shutil.copytree(REPOSITORY / "config", tmp_path / "config")
     shutil.copytree(REPOSITORY / "kernels", tmp_path / "kernels")
@@ -155,8 +163,8 @@ def test_the_receipt_of_a_case_has_the_file_that_a_second_process_writes(
     case.mkdir(parents=True)
     (case / "repeat.parquet").write_bytes(b"of an earlier run, and no pair with this one's rows")
     ended, receipt = measure(first)
-    assert [list(command)[-7:] for command in asked] == [
-        ["measure", STUDY, first, "single", "--config", str(file), "--repeat"]
+    assert [list(command)[-8:] for command in asked] == [
+        ["measure", STUDY, first, "single", "--config", str(file), "--repeat", "0"]
     ]
     assert ended == code
     assert ("could not be timed again" in capsys.readouterr().out) == (end.code == 1)

@@ -11,8 +11,7 @@ from repro.errors import ReproError
 #: Folder that contains the folders of all campaigns, unless a user names another one.
 RESULTS = Path("results")
 CONFIG, NOTES, COMMITS = "config.yaml", "NOTES.md", "commits.json"
-#: Step of a study's first case, in which a second process times the winner again. The difference from the report phase
-#: shows by how much two times of the same kernel differ.
+#: Step in which further processes time the kernels of the headline again (`repro.config.models.Repeats`).
 REPEAT = "repeat"
 
 

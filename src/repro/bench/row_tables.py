@@ -70,7 +70,7 @@ ENVIRONMENT = r"[A-Za-z0-9_-]{1,128}"
 MEASURED = ("preprocess", "packing", "sm_clock", *(name for name in LATER_COLUMNS if COMMON_COLUMNS[name] is float))
 #: Combinations of columns that must be unique: among rows, among choices, and among profiler results.
 IDENTITIES = (
-    ("problem", "precision", "phase", "kind", "name", "cache", "protocol"),
+    ("problem", "precision", "phase", "kind", "name", "cache", "protocol", "process"),
     ("problem", "precision", "clock", "tuning"),
     ("problem", "precision", "kind", "name", "profiler"),
 )
@@ -221,6 +221,7 @@ def _misfits_at(row_table: pa.Table, wrong: pa.ChunkedArray, expected: str, name
 
 def _repeated_rows(row_table: pa.Table) -> Misfit | None:
     """Return a combination of identifying columns that several rows share."""
+    row_table = with_later_columns(row_table)
     for identity in IDENTITIES:
         if set(identity) <= set(row_table.column_names):
             counts = row_table.group_by(list(identity), use_threads=False).aggregate([([], "count_all")])

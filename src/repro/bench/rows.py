@@ -41,6 +41,8 @@ PRECISIONS = ("single", "double")
 #: Kind of the rows of rivals: kernels from outside the project, which a configuration names.
 OUTSIDE = "outside"
 PHASES = SEARCH, REPORT = ("search", "report")
+#: Ends the name of a kernel that is timed a second time in the same rounds, as if it were another one.
+AGAIN = " again"
 #: Clocks by which the fastest variant is chosen. A runnable with neither uses the clock `host`.
 CLOCKS = ("event", "graph")
 ALL_CLOCKS = (*CLOCKS, "host")
@@ -59,7 +61,7 @@ _BY_NAME: Mapping[str, Any] = {kind.__name__: kind for kind in (*_TYPES, list)}
 
 #: Columns whose values must be 0 or more: counts and some measured numbers.
 COUNTED = ("bytes", "least_bytes", "operations", "registers", "spills", "discarded",
-           "energy_launches", "rounds", *(f"{clock}_launches" for clock in ALL_CLOCKS))  # fmt: skip
+           "energy_launches", "rounds", "process", *(f"{clock}_launches" for clock in ALL_CLOCKS))  # fmt: skip
 
 
 def median_column(clock: str) -> str:
@@ -118,6 +120,9 @@ class Row:
         Power of the device during these launches, and of the idle device right before and after (medians).
     rounds
         Number of shuffled rounds that were timed for a row of the phase `report`, with those that do not count.
+    process
+        Of a row of `repeat.parquet`: number of the further process that measured it, from 0. None in records from
+        before there were several.
     error
         Largest ratio of error to bound (at most 1 if the status is `ok`).
     registers, spills
@@ -207,6 +212,7 @@ class Row:
     energy_watts: float | None = None
     energy_idle_watts: float | None = None
     rounds: int | None = None
+    process: int | None = None
     own: dict[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, column: str) -> Any:
@@ -276,6 +282,7 @@ class RecordedRow(dict[str, Any]):
     energy_watts: float | None
     energy_idle_watts: float | None
     rounds: int | None
+    process: int | None
 
     if not TYPE_CHECKING:
 
@@ -315,7 +322,7 @@ COMMON_COLUMNS: dict[str, ColumnType | type[list[list[float]]]] = {
     item.name: _BY_NAME[str(item.type).split(" | ")[0].partition("[")[0]] for item in fields(Row) if item.name != "own"
 }
 #: Columns that records from before they were measured lack.
-LATER_COLUMNS = tuple(name for name in COMMON_COLUMNS if name.startswith("energy_") or name == "rounds")
+LATER_COLUMNS = tuple(name for name in COMMON_COLUMNS if name.startswith("energy_") or name in ("rounds", "process"))
 #: Columns without a default.
 _REQUIRED = [item.name for item in fields(Row) if item.default is MISSING and item.default_factory is MISSING]
 

@@ -33,7 +33,7 @@ from repro import containment
 from repro.bench.campaign_folder import CampaignFolder, step_file
 from repro.bench.records import is_record
 from repro.bench.row_tables import Misfit, misfit, other_types, schema_of
-from repro.bench.rows import OUTSIDE, SCHEMA, TRY_AGAIN, ColumnType, Row, is_valid
+from repro.bench.rows import OUTSIDE, REPORT, SCHEMA, TRY_AGAIN, ColumnType, Row, is_valid
 from repro.bench.worker import UnableToStore
 from repro.containment import ENDING
 from repro.errors import ReproError
@@ -297,6 +297,16 @@ def crashed_row(path: Path, run: str) -> Row | None:
     except FileNotFoundError:
         return None
     return line.row if isinstance(line, _Line) and line.run == run else None
+
+
+def copy_searches(source: Path, target: Path) -> str:
+    """Write a store with all rows of another one but those of the report phase; return the last run, which has them
+    all.
+    """
+    lines = _read_lines(source, quiet=True)
+    kept = [_line(row, run) for run, row in lines if row.phase != REPORT]
+    write_whole(target, "".join(f"{line}\n" for line in kept))
+    return lines[-1].run if lines else uuid.uuid4().hex
 
 
 def count_rows(path: Path, run: str) -> int:

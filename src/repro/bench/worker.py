@@ -155,26 +155,36 @@ def signals_held() -> Iterator[None]:
 
 def run_worker(command: Sequence[str]) -> End:
     """Run a command with this process's input and output, inside `signals_held`. A signal to end is forwarded to it."""
+    return run_workers([command])[0]
+
+
+def run_workers(commands: Sequence[Sequence[str]]) -> list[End]:
+    """Run commands at the same time, as `run_worker` does one."""
     # Signals that this process has ignored from its start, for example under `nohup`, stay ignored.
     end_signals = {number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN}
     if pending_signal := signal.sigtimedwait(end_signals, 0):  # a signal arrived between two workers
-        return End(-pending_signal.si_signo, pending_signal.si_signo)
+        return [End(-pending_signal.si_signo, pending_signal.si_signo)] * len(commands)
     sys.stdout.flush()
     sys.stderr.flush()
     environment = {**os.environ, _PARENT: str(os.getpid())}
-    child = os.posix_spawn(command[0], list(command), environment, setsigmask=())
+    children = [os.posix_spawn(command[0], list(command), environment, setsigmask=()) for command in commands]
+    codes: dict[int, int] = {}
     requested_signal = None
     while True:
-        ended_pid, status = os.waitpid(child, os.WNOHANG)
-        if ended_pid:
+        for child in [child for child in children if child not in codes]:
+            ended_pid, status = os.waitpid(child, os.WNOHANG)
+            if ended_pid:
+                codes[child] = os.waitstatus_to_exitcode(status)
+        if len(codes) == len(children):
             if requested_signal is None and (signal_info := signal.sigtimedwait(end_signals, 0)):
                 requested_signal = signal_info.si_signo  # it arrived while the worker ended
-            return End(os.waitstatus_to_exitcode(status), requested_signal)
+            return [End(codes[child], requested_signal) for child in children]
         signal_info = signal.sigtimedwait({*end_signals, signal.SIGCHLD}, _LOOK)
         if signal_info is not None and signal_info.si_signo in end_signals:
             requested_signal = signal_info.si_signo
             if signal_info.si_code <= 0:  # sent to this process only; the terminal signals the whole group
-                os.kill(child, requested_signal)
+                for child in [child for child in children if child not in codes]:
+                    os.kill(child, requested_signal)
 
 
 def end_with_parent() -> None:

@@ -16,7 +16,7 @@ from repro.errors import ReproError
 from repro.package_data import DEFAULT_CONFIG
 from repro.problems.registry import load_registry, problem_names
 from repro.results.campaign_data import Campaign
-from repro.results.common_tables import register_common_tables
+from repro.results.common_tables import UNCERTAINTY, register_common_tables, register_uncertainty
 from repro.results.edges import TABLE as EDGES
 from repro.results.edges import register_edges
 from repro.results.published import Published
@@ -164,6 +164,7 @@ def select_artifacts(config: Config, study_name: str, has_references: bool, kind
             "devices": config.has_several_devices,
             "edges": bool(settings.edges),
             "energy": settings.timing.energy_seconds > 0,
+            "processes": bool(contract.pairs) and config.repeats.processes > 1,
         }
         parts = contract.all_parts_of(settings)
         selected_artifacts = [
@@ -189,7 +190,8 @@ def select_artifacts(config: Config, study_name: str, has_references: bool, kind
 def all_artifacts(study_name: str, kind: Kind | None = None) -> list[Artifact]:
     """Return all artifacts of a study: tables before figures, by their numbers in the paper, ours last.
 
-    A study that registers no table has the common tables (`register_common_tables`).
+    A study that registers no table has the common tables (`register_common_tables`); one whose headline compares pairs
+    of kernels has the table of its uncertainty.
     """
     load_artifacts(study_name)
     if not artifacts(study_name, "table"):
@@ -197,6 +199,9 @@ def all_artifacts(study_name: str, kind: Kind | None = None) -> list[Artifact]:
     numbers = get_study(study_name).numbers
     if numbers and not any(artifact.name == EDGES for artifact in artifacts(study_name, "table")):
         register_edges(study_name, list(numbers))
+    pairs = get_study(study_name).pairs
+    if pairs and not any(artifact.name == UNCERTAINTY for artifact in artifacts(study_name, "table")):
+        register_uncertainty(study_name, pairs)
     return artifacts(study_name, kind)
 
 

@@ -21,7 +21,7 @@ from repro.bench.campaign_folder import CampaignFolder, step_file
 from repro.bench.records import read_problem_of, read_problems
 from repro.bench.rows import OUTSIDE, TIMED
 from repro.bench.store import distinct_cases, read_case, read_rows, recorded_steps, recorded_studies
-from repro.campaign.measurement import environments_of, record_no_repeat
+from repro.campaign.measurement import drop_repeats, environments_of
 from repro.campaign.plan import Plan, ProblemBatches
 from repro.campaign.receipts import RunningStep, record_step
 from repro.campaign.steps import CHECK, Freshness, building, measuring, until_measured
@@ -286,12 +286,12 @@ def _record(plan: Plan, problem_name: str) -> dict[str, Any] | None:
 def record_case(plan: Plan, study_name: str, problem_name: str, precision: str) -> Iterator[RunningStep]:
     """Run the body, which measures a case, then write the case's receipt with all failures.
 
-    The file of a second process's times has no rows until the body writes it.
+    The file of further processes' times has no rows until the body writes it.
     """
     step = measuring(plan, study_name, problem_name, precision)
     with record_step(step) as running_step:
         if (study_name, problem_name, precision) in plan.repeated:
-            record_no_repeat(plan.config, study_name, problem_name, precision)
+            drop_repeats(plan.config, study_name, problem_name, precision)
         yield running_step
         running_step.also(*environments_of(plan.folder, step.outputs))
         for part in find_missing_of_case(plan, study_name, problem_name, precision):

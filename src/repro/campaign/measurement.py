@@ -25,9 +25,10 @@ from repro.bench.environment import describe_environment, record
 from repro.bench.records import read_problem_of
 from repro.bench.rows import OUTSIDE, SCHEMA, Row
 from repro.bench.runnable import Operands, Workspace
-from repro.bench.store import Store, count_rows, crashed_row, read_table, write_rows, write_table
+from repro.bench.store import Store, copy_searches, count_rows, crashed_row, read_table, write_rows, write_table
 from repro.bench.trial import Bench, DeviceSamples
 from repro.bench.worker import AGAIN, BY_SIGNAL, UNABLE, run_worker
+from repro.bench.yardsticks import YARDSTICKS
 from repro.campaign.configuration import check_study
 from repro.campaign.receipts import code_hash
 from repro.codegen.build_cache import MODULES, MissingModule
@@ -37,13 +38,12 @@ from repro.containment import ENDING, Containment, text_of
 from repro.devices.base import LaunchError
 from repro.devices.device_group import Devices
 from repro.devices.locks import DeviceLocks, lock_devices
-from repro.devices.selection import identities, open_devices, resolve_device, single_devices, target_of
+from repro.devices.selection import identities, open_devices, resolve_device, single_devices
 from repro.errors import ReproError
 from repro.extensions import is_of_extension
 from repro.problems.problem import Problem, Unavailable, load_problem
 from repro.studies import CostModel, StepResult, Study, get_study
 from repro.tuning.edges import measure_edges
-from repro.tuning.final_timing import shuffled_rounds
 from repro.tuning.search import Choice, ProgressCallback
 from repro.tuning.session import Session
 from repro.words import TUNED
@@ -179,26 +179,10 @@ def measure(
             operands = study.operands(problem, precision, config.seed)
     except ReproError as refusal:
         return _write_unavailable(study, problem_name, precision, str(refusal), case)
-    # compute slow host values before locking the device, so that other processes can measure meanwhile
-    _ = operands.operations, operands.columns
-    with (
-        Store(store_path(config, study_name, problem_name, precision), run, folder.environments) as store,
-        open_bench(config, study, problem_name, operands, shared_devices, turns) as bench,
-    ):
-        session = Session(
-            problem,
-            bench,
-            store,
-            config.studies[study_name],
-            config.seed,
-            folder,
-            progress,
-            facts=_facts(folder, problem_name),
-            rivals=study.rivals_of(config.rivals),
-            templates=Path(config.kernels),
-            jobs=jobs if bench.device.backend == "cuda" else 1,  # a CPU's compiler runs here, on all cores
-            user_calls=_user_calls(config, study.calls_module, bench.workspace) if study.calls_module else None,
-        )
+    with _session(
+        config, study, problem, precision, progress, run, store_path(config, study_name, problem_name, precision),
+        operands=operands, shared_devices=shared_devices, turns=turns, jobs=jobs,
+    ) as session:  # fmt: skip
         try:
             steps = iter(_steps(study, session))
             paths: list[Path] = []
@@ -225,6 +209,48 @@ def _steps(study: Study, session: Session) -> Iterator[tuple[str, StepResult]]:
         study.id_class,
         lambda id: study.variant(templates, problem, session.precision, id, session.target),
     )
+
+
+@contextmanager
+def _session(
+    config: Config,
+    study: Study,
+    problem: Problem,
+    precision: str,
+    progress: ProgressCallback,
+    run: str | None,
+    store_file: Path,
+    *,
+    operands: Operands | None = None,
+    shared_devices: Callable[[], OpenDevices] | None = None,
+    turns: int = 1,
+    jobs: int = 1,
+    repeated: Any = None,
+) -> Iterator[Session]:
+    """Open the store and the devices of a case."""
+    folder = CampaignFolder.of(config.campaign)
+    operands = operands or study.operands(problem, precision, config.seed)
+    # compute slow host values before locking the device, so that other processes can measure meanwhile
+    _ = operands.operations, operands.columns
+    with (
+        Store(store_file, run, folder.environments) as store,
+        open_bench(config, study, problem.name, operands, shared_devices, turns) as bench,
+    ):
+        yield Session(
+            problem,
+            bench,
+            store,
+            config.studies[study.name],
+            config.seed,
+            folder,
+            progress,
+            facts=_facts(folder, problem.name),
+            rivals=study.rivals_of(config.rivals),
+            templates=Path(config.kernels),
+            jobs=jobs if bench.device.backend == "cuda" else 1,  # a CPU's compiler runs here, on all cores
+            user_calls=_user_calls(config, study.calls_module, bench.workspace) if study.calls_module else None,
+            repeated=repeated,
+        )
 
 
 def _user_calls(config: Config, module: str, workspace: Workspace) -> Any:
@@ -312,34 +338,69 @@ def _facts(folder: CampaignFolder, name: str) -> Mapping[str, Mapping[str, Any]]
         return {}
 
 
-def repeat(config: Config, study_name: str, problem_name: str, precision: str, progress: ProgressCallback) -> Path:
-    """Time the winner of a measured case again, alone, and write `repeat.parquet`; no row for a case without a winner.
+def repeat(
+    config: Config, study_name: str, problem_name: str, precision: str, process: int, progress: ProgressCallback
+) -> Path | None:
+    """Time the kernels of a measured case's headline again, each twice; return the file of rows of this process.
 
-    The winner is that of the study's headline tuning; if this made no choice, that of the first choice.
+    These are the study's pairs and the winner of its headline's tuning or, if this made no choice, of the first choice.
+    Its rows come first. None for a case without a winner. The search is not repeated: its rows are those of the case.
     """
     study, folder = get_study(study_name), CampaignFolder.of(config.campaign)
     case = folder.case(study_name, problem_name, precision)
-    path = step_file(case, "choices")
-    choices = read_table(path).to_pylist() if path.exists() else []
-    if not choices:
-        return record_no_repeat(config, study_name, problem_name, precision)
+    steps = {step: _rows_of(step_file(case, step)) for step in ("search", "report", "choices")}
+    if not steps["choices"]:
+        return None
     headlines = (study.headline, TUNED + study.headline)
-    headline_choice = next((row for row in choices if row["tuning"] in headlines), choices[0])
+    winner = next((row for row in steps["choices"] if row["tuning"] in headlines), steps["choices"][0])["name"]
+    pairs = [found for pair in study.pairs if (found := pair.find(steps["report"], steps["choices"]))]
+    kernels = {("variant", winner), *((row["kind"], row["name"]) for pair in pairs for row in pair)}
+    if config.repeats.device:
+        devices = single_devices(resolve_device(config.repeats.device))
+        config = config.model_copy(update={"device": devices[process % len(devices)]})
+    path = repeat_file(config, study_name, problem_name, precision, process)
+    store = path.with_suffix(".jsonl")
+    run = copy_searches(store_path(config, study_name, problem_name, precision), store)
+    again = (kernels, frozenset(row["name"] for row in steps["search"]))
     problem = load_built(folder, problem_name)
-    target = target_of(resolve_device(config.device))
-    winner = study.find(Path(config.kernels), problem.outline(), precision, headline_choice["name"], target)
-    store = folder.store(study_name, problem_name, precision) / f"{REPEAT}.jsonl"
-    store.unlink(missing_ok=True)  # the rows must come from a new process, so stored ones are dropped
-    operands = study.operands(problem, precision, config.seed)
-    with Store(store) as rows, open_bench(config, study, problem_name, operands) as bench:
-        repeated_rows = shuffled_rounds(bench, [winner], rows, config.seed, progress)
-    return write_step(study, problem_name, precision, REPEAT, repeated_rows, case)
+    with _session(config, study, problem, precision, progress, run, store, repeated=again) as session:
+        report = next(result for step, result in study.measure(session) if step == "report")
+    rows = [replace(row, process=process) for row in report if isinstance(row, Row) and row.kind not in YARDSTICKS]
+    return write_rows(sorted(rows, key=lambda row: row.name != winner), study.columns, path)
 
 
-def record_no_repeat(config: Config, study_name: str, problem_name: str, precision: str) -> Path:
-    """Write `repeat.parquet` of a case whose winner no second process has timed: without rows."""
+def _rows_of(path: Path) -> list[dict[str, Any]]:
+    return read_table(path).to_pylist() if path.exists() else []
+
+
+def repeat_file(config: Config, study_name: str, problem_name: str, precision: str, process: int) -> Path:
+    """Return the file of the rows of one further process, beside its store."""
+    return step_file(
+        CampaignFolder.of(config.campaign).store(study_name, problem_name, precision), f"{REPEAT}-{process}"
+    )
+
+
+def join_repeats(config: Config, study_name: str, problem_name: str, precision: str) -> Path:
+    """Write `repeat.parquet` of a case from the files of the processes that were successful."""
     case = CampaignFolder.of(config.campaign).case(study_name, problem_name, precision)
-    return write_step(get_study(study_name), problem_name, precision, REPEAT, [], case)
+    files = [
+        repeat_file(config, study_name, problem_name, precision, process) for process in range(config.repeats.processes)
+    ]
+    tables = [read_table(path) for path in files if path.exists()]
+    if not tables:
+        return write_step(get_study(study_name), problem_name, precision, REPEAT, [], case)
+    return write_table(pa.concat_tables(tables), step_file(case, REPEAT))
+
+
+def drop_repeats(config: Config, study_name: str, problem_name: str, precision: str) -> None:
+    """Remove what further processes of an earlier run have measured of a case, and write `repeat.parquet` without rows.
+
+    They would be no pair with this run's rows.
+    """
+    folder = CampaignFolder.of(config.campaign).store(study_name, problem_name, precision)
+    for path in folder.glob(f"{REPEAT}-*"):
+        path.unlink()
+    join_repeats(config, study_name, problem_name, precision)
 
 
 def has_disturbed_winner(config: Config, study_name: str, problem_name: str, precision: str) -> bool:

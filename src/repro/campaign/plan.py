@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -171,7 +172,7 @@ class Plan:
     studies: Mapping[str, PlannedStudy] = field(default_factory=dict)
     #: Data sheet of the GPU model; None on a CPU and for unknown models.
     gpu: GpuModel | None = None
-    #: First case of each study of the campaign: (study, problem, precision); a second process times its winner again.
+    #: Cases whose kernels further processes time again (`Config.repeats`): (study, problem, precision).
     repeated: frozenset[tuple[str, str, str]] = frozenset()
 
     @property
@@ -458,14 +459,15 @@ def make_plan(
         sound = [problems[name] for name in study.problems if not problems[name].refused]
         get_study(study.name).check_on(study.settings, sound, target)
     resolved_config = config.model_copy(update={"device": device})
-    return Plan(resolved_config, target, problems, studies, gpu, first_cases(config, registry))
+    return Plan(resolved_config, target, problems, studies, gpu, repeated_cases(config, registry))
 
 
-def first_cases(config: Config, registry: Registry) -> frozenset[tuple[str, str, str]]:
-    """Return the first case of each study of a configuration: (study, problem, precision)."""
+def repeated_cases(config: Config, registry: Registry) -> frozenset[tuple[str, str, str]]:
+    """Return the first cases of each study, whose kernels are timed again: (study, problem, precision)."""
     return frozenset(
-        (name, problem_names(registry, settings.problems)[0], settings.precisions[0])
+        (name, *case)
         for name, settings in config.studies.items()
+        for case in [*product(problem_names(registry, settings.problems), settings.precisions)][: config.repeats.cases]
     )
 
 
@@ -510,7 +512,7 @@ def plan_of_cases(
         )
     rivals = tuple(rival for rival in config.rivals if any(get_study(name).rivals_of([rival]) for name in studies))
     plan = make_plan(config.model_copy(update={"studies": studies, "rivals": rivals}), registry, whole=False)
-    return replace(plan, repeated=first_cases(config, registry))
+    return replace(plan, repeated=repeated_cases(config, registry))
 
 
 def as_yaml(config: Config) -> str:

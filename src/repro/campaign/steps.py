@@ -126,9 +126,8 @@ def measuring(
 ) -> Step:
     """Return the step that measures one case; `training` has the training files of a predicted search, if known."""
     assert plan.target is not None
-    modules = [
-        _module_receipt(plan.target, study_name, key) for key in plan.modules(study_name, problem_name, precision)
-    ]
+    case = study_name, problem_name, precision
+    modules = [_module_receipt(plan.target, study_name, key) for key in plan.modules(*case)]
     rivals = plan.rivals(study_name)
     settings = plan.studies[study_name].settings
     on_demand = bool(settings.edges) or get_study(study_name).compiles_on_demand(settings)
@@ -144,6 +143,7 @@ def measuring(
             "device": [plan.device, *_machine(plan.device)],
             "packages": _versions((*MEASURING, *get_study(study_name).packages)),
             "code": code_hash("repro.campaign.measurement", *calls, *_modules(study_name, "study")),
+            **({"repeats": plan.config.repeats.model_dump()} if case in plan.repeated else {}),
             **({"slowdown": _slowdown(plan, study_name)} if plan.gpu else {}),
             **({"rivals": [rival.model_dump(mode="json") for rival in rivals]} if rivals else {}),
             **({"modules": _compiled_from(study_name, plan.target, Path(plan.config.kernels))} if on_demand else {}),

@@ -63,8 +63,15 @@ def measure(
     turns: Turns = 1,
     jobs: Jobs = 1,
     repeat: Annotated[
-        bool, typer.Option("--repeat", help="Only time the winner of a measured case again (repeat.parquet).")
-    ] = False,
+        int | None,
+        typer.Option(
+            "--repeat",
+            min=0,
+            metavar="PROCESS",
+            help="Only time the kernels of the headline of a measured case again, as the further process of this "
+            "number (`repeats` in the configuration).",
+        ),
+    ] = None,
     run: Run = None,
 ) -> None:
     """Verify and time everything on one problem: every variant, the streaming floor, the library's routines.
@@ -76,8 +83,8 @@ def measure(
     and repeats what failed. Measuring runs in a separate process: a kernel that crashes or hangs loses only its own
     row.
 
-    The winner of a study's first case is then timed again in a second process; the report states the difference beside
-    its intervals.
+    The kernels of the headline are then timed again in further processes, by default of a study's first case in one
+    (`repeats` in the configuration; repeat.parquet); the report states the difference beside its intervals.
 
     The problem must be built and its modules compiled before, as the workflow (`snakemake`) does. With `compile:
     on_demand`, a search compiles the variants that it tries.
@@ -90,8 +97,8 @@ def measure(
     """
     from repro.bench.worker import signals_held
 
-    if repeat:
-        _repeat(study, problem, precision, config_file)
+    if repeat is not None:
+        _repeat(study, problem, precision, repeat, config_file)
         return
     if run is not None:
         _measure(study, problem, precision, config_file, record_failures, turns, jobs, run)
@@ -116,14 +123,14 @@ def measure_case(
     options: Sequence[str],
     record_failures: bool,
 ) -> None:
-    """Measure a case in child processes, and of a study's first case time the winner again.
+    """Measure a case in child processes, and time the kernels of its headline again if the configuration wants it.
 
     A case whose winner was disturbed is measured once more. A receipt is written if there is a plan; without one, the
     configuration need not name the problem.
     """
     from repro.campaign.completeness import record_case
     from repro.campaign.measurement import has_disturbed_winner
-    from repro.campaign.plan import first_cases
+    from repro.campaign.plan import repeated_cases
     from repro.problems.registry import load_registry
 
     with record_case(plan, *case) if plan else nullcontext():
@@ -133,28 +140,37 @@ def measure_case(
             if is_last or not has_disturbed_winner(config, *case):
                 break
             typer.echo("the times of the chosen variant were disturbed: what was disturbed is measured again")
-        if case in first_cases(config, load_registry(Path(config.registry))):
+        if case in repeated_cases(config, load_registry(Path(config.registry))):
             time_again(context, config, *case, config_file)
 
 
 def time_again(
     context: typer.Context, config: Config, study: str, problem: str, precision: str, config_file: Path
 ) -> None:
-    """Time the winner of a case in a second process; a failure is printed, and leaves a file without rows."""
-    from repro.bench.worker import BY_SIGNAL, run_worker
-    from repro.campaign.measurement import record_no_repeat
+    """Time the kernels of a case's headline in further processes, one on each device at a time.
 
-    record_no_repeat(config, study, problem, precision)  # an earlier run's rows are no pair with this one's
+    A failure is printed, and its process has no rows.
+    """
+    from repro.bench.worker import BY_SIGNAL, run_workers
+    from repro.campaign.measurement import drop_repeats, join_repeats
+    from repro.devices.selection import resolve_device, single_devices
+
+    drop_repeats(config, study, problem, precision)
     debug = ["--debug"] if context.find_root().params.get("debug") else []
     arguments = ["measure", study, problem, precision, "--config", str(config_file), "--repeat"]
-    end = run_worker([*python(), "-m", "repro", *debug, *arguments])
-    if end.code and end.asked:
-        raise typer.Exit(BY_SIGNAL + end.asked)
-    if end.code:
-        typer.echo(f"the winner of {problem} could not be timed again: no kernel of {study} was timed twice")
+    command = [*python(), "-m", "repro", *debug, *arguments]
+    width = len(single_devices(resolve_device(config.repeats.device))) if config.repeats.device else 1
+    for first in range(0, config.repeats.processes, width):
+        numbers = range(first, min(first + width, config.repeats.processes))
+        for number, end in zip(numbers, run_workers([[*command, str(number)] for number in numbers]), strict=True):
+            if end.code and end.asked:
+                raise typer.Exit(BY_SIGNAL + end.asked)
+            if end.code:
+                typer.echo(f"{problem} could not be timed again by process {number} of {study}")
+    join_repeats(config, study, problem, precision)
 
 
-def _repeat(study: str, problem: str, precision: str, config_file: Path) -> None:
+def _repeat(study: str, problem: str, precision: str, process: int, config_file: Path) -> None:
     from repro.bench.worker import end_with_parent
     from repro.campaign import measurement
     from repro.campaign.configuration import load
@@ -162,8 +178,8 @@ def _repeat(study: str, problem: str, precision: str, config_file: Path) -> None
 
     end_with_parent()
     with Progress(f"repeat {problem} {precision}") as progress:
-        path = measurement.repeat(load(config_file), study, problem, precision, progress)
-    typer.echo(f"wrote {path}")
+        path = measurement.repeat(load(config_file), study, problem, precision, process, progress)
+    typer.echo(f"wrote {path}" if path else "nothing to time again: no kernel was chosen")
 
 
 def _supervise(
@@ -455,7 +471,7 @@ def _measure_batch(work: str, problems: Sequence[str], config_file: Path, run: s
             ):
                 if (study, name, precision) in plan.repeated:
                     # by the parent process, once this one has freed the devices
-                    running_step.failed("its winner was not timed again")
+                    running_step.failed("its kernels were not timed again")
                 measure(config, study, name, precision, lambda *_: None, run, opened, jobs=jobs)
             elapsed_seconds = time.monotonic() - start_time
             typer.echo(f"{number} of {len(problems)}: {name} {precision}, {elapsed_seconds:.1f} s")

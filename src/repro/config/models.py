@@ -197,6 +197,16 @@ class Limits(Model):
     seconds: float = Field(900.0, gt=0, description="Seconds for reading a file.")
 
 
+class Repeats(Model):
+    """Settings for timing the kernels of a study's headline again in further processes, to measure their scatter."""
+
+    cases: int = Field(1, ge=0, description="Number of cases of each study, the first ones, that are timed again.")
+    processes: int = Field(1, ge=1, le=100, description="Number of further processes that time such a case.")
+    device: DeviceWords | None = Field(
+        None, description="Single devices that these processes use in turn, such as cuda:all; absent: the campaign's."
+    )
+
+
 class Timing(Model):
     """Settings for timing a variant, a baseline or the streaming floor."""
 
@@ -613,6 +623,9 @@ class Config(Model):
         description="The registry of problems; found as the `path` of a problem is, or in the package.",
     )
     fetch: Fetch = Fetch()
+    repeats: Repeats = Field(
+        Repeats(), description="What further processes time again, and on which devices: repeat.parquet."
+    )
     limits: Limits = Field(Limits(), description="Limits for reading one file, yours or a fetched one.")
     rivals: tuple[Rival, ...] = Field(
         (), description="Your own kernels, timed beside ours in each study that measures what they compute."

@@ -245,7 +245,7 @@ class Campaign:
     environments: Mapping[str, Mapping[str, Any]]
     #: Hashes of the environment records for each version of our code, named as by `repro.bench.records.code_of`.
     codes: Mapping[str, Sequence[str]]
-    #: Rows of a winner that a second process timed again, with the columns of `report`; empty if there are none.
+    #: Rows of what further processes timed again, with the columns of `report`; empty if there are none.
     repeat: pd.DataFrame
     #: Profiler counters, with columns `COUNTER_COLUMNS`; empty if no profiler was run.
     counters: pd.DataFrame
@@ -424,7 +424,7 @@ class Campaign:
 
     @cached_property
     def repeated(self) -> Selection[RecordedRow]:
-        """Winners that a second process timed again."""
+        """What further processes timed again; of the first case the winner is the first row."""
         return Selection([row for rows in _by_case(self.repeat).values() for row in rows])
 
     @cached_property
@@ -493,8 +493,12 @@ def _frame(table: pa.Table, columns: Sequence[str], where: Path) -> pd.DataFrame
     return frame
 
 
+#: Columns that name a row of a phase.
+_IDENTITY = ["problem", "precision", "kind", "name", "cache", "process"]
+
+
 def _row_frame(table: pa.Table, study_columns: Mapping[str, ColumnType], where: Path) -> pd.DataFrame:
-    """Convert rows to a frame, keeping for each name the last fully timed row, else the last row."""
+    """Convert rows to a frame, keeping for each name and process the last fully timed row, else the last row."""
     schema = schema_of(study_columns)
     if not table.num_rows:
         table = schema.empty_table()
@@ -503,7 +507,7 @@ def _row_frame(table: pa.Table, study_columns: Mapping[str, ColumnType], where: 
     frame: pd.DataFrame = table.to_pandas(types_mapper=_DTYPES.get, ignore_metadata=True)
     # a variant can have a screening row and a fully timed row; sort the full one last, so that it is kept
     order = frame.assign(_full=frame.protocol == "full").sort_values(["_full", "measured_at"], kind="stable")
-    kept_rows = order.drop_duplicates(["problem", "precision", "kind", "name", "cache"], keep="last").index
+    kept_rows = order.drop_duplicates(_IDENTITY, keep="last").index
     return frame.take(sorted(kept_rows)).reset_index(drop=True)
 
 

@@ -1,21 +1,27 @@
 """Tables that each study can have: times of each case, all baselines and layouts, and set-up costs.
 
 A study that defines no tables gets the first two, which include newly added variants and baselines automatically. The
-table of set-up costs states after how many products the set-up of our format is faster in total than the library.
+table of set-up costs states after how many products the set-up of our format is faster in total than the library. The
+table of uncertainty shows by how much the ratios of a headline scatter between rounds, processes, cards and cases.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import floor
+from functools import cached_property
+from math import exp, floor, hypot, log, sqrt
+from statistics import median, stdev
 from typing import Any, TypeVar
 
-from repro.bench.rows import OUTSIDE, ClockName, RecordedRow
+import numpy as np
+
+from repro.bench.rows import AGAIN, OUTSIDE, ClockName, RecordedRow
 from repro.results.campaign_data import Campaign, Case, Method, R_co, Selection
 from repro.results.columns import (
     ABBREVIATIONS,
+    BLANK,
     MICRO,
     MILLI,
     NAME,
@@ -26,6 +32,7 @@ from repro.results.columns import (
     microseconds,
     name_of,
     number_cell,
+    percent,
     precision_cell,
     ratio,
     speedup_column,
@@ -41,8 +48,9 @@ from repro.results.problem_lines import (
 )
 from repro.results.published import Published
 from repro.results.registry import OURS, table
-from repro.results.significance import geometric_mean
+from repro.results.significance import MIN_SAMPLES, Interval, geometric_mean, interval_of_mean, relative_interval
 from repro.results.tables import Cell, Column, Table, digits, natural, table_of
+from repro.tuning.search import Pair
 
 
 def times_table(
@@ -407,3 +415,204 @@ def setup_costs_table(
     ]
     columns = _columns(library, any(cost.product for cost in costs))
     return table_of(columns, costs, join_sentences(caption), is_empty=not any(cost.ours for cost in costs))
+
+
+UNCERTAINTY = "table-uncertainty"
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """The ratio of the times of two kernels in several processes: of one case, or a mean over cases."""
+
+    name: str
+    precision: str
+    task: str
+    #: By process: the ratio, and the card on which it was measured.
+    ratios: Mapping[int, float]
+    cards: Mapping[int, str]
+    #: The ratio in the report phase, whose process is not among them.
+    reported: float | None
+    #: Median seconds of our kernel; None for a mean.
+    seconds: float | None = None
+    #: Half the width of the 95 % interval over the rounds of one process, relative to the ratio (median).
+    rounds: float | None = None
+    #: Times of the same kernel, bound a second time, over its times.
+    twins: Sequence[float] = ()
+    #: Of a mean: each case's problem and ratio.
+    cases: Sequence[tuple[str, float]] = ()
+
+    @cached_property
+    def mean(self) -> float:
+        return geometric_mean(self.ratios.values()) or 0.0
+
+    @cached_property
+    def of_processes(self) -> float | None:
+        """Half the width, as a logarithm, of the range in which 95 % of all processes lie; None for too few."""
+        from scipy.stats import t
+
+        count = len(self.ratios)
+        if count < MIN_SAMPLES:
+            return None
+        # of a further process, since the mean of these is uncertain too
+        return float(t.ppf(0.975, count - 1) * stdev(map(log, self.ratios.values())) * sqrt(1 + 1 / count))
+
+    @property
+    def of_cards(self) -> float | None:
+        """The largest difference between the means of two cards; None for one card."""
+        by_card: dict[str, list[float]] = {}
+        for process, card in self.cards.items():
+            by_card.setdefault(card, []).append(self.ratios[process])
+        means = [geometric_mean(ratios) or 0.0 for ratios in by_card.values()]
+        return max(means) / min(means) - 1 if len(means) > 1 else None
+
+    @cached_property
+    def of_cases(self) -> Interval | None:
+        """Of a mean: the interval over the choice of problems; None for too few."""
+        logarithms = np.log([ratio for _, ratio in self.cases])
+        return interval_of_mean(logarithms, [problem for problem, _ in self.cases]) if self.cases else None
+
+    @property
+    def interval(self) -> Interval | None:
+        """The interval from all sources: where the ratio of another process on another card and of other cases lies."""
+        if self.of_processes is None or (self.cases and self.of_cases is None):
+            return None
+        low, high = (log(end / self.mean) for end in self.of_cases or (self.mean, self.mean))
+        return self.mean * exp(-hypot(self.of_processes, low)), self.mean * exp(hypot(self.of_processes, high))
+
+
+def _scatter_of_case(case: Case, pair: Pair) -> Scatter | None:
+    """Return what further processes measured of a pair; None if they did not time both kernels."""
+    choices = [{"tuning": choice.tuning, "clock": choice.clock, "name": choice.name} for choice in case.choices]
+    found = pair.find(case.campaign.report_rows(case.problem, case.precision), choices)
+    if found is None:
+        return None
+    rows = {
+        (row.name, row.process): row
+        for row in case.campaign.repeated.select(problem=case.problem, precision=case.precision, cache="warm")
+        if row.seconds(pair.clock) and row.kind in {one.kind for one in found}
+    }
+    ours, base = (row.name for row in found)
+    both = [process for name, process in rows if name == ours and process is not None and (base, process) in rows]
+    if not both:
+        return None
+
+    def seconds(name: str, process: int) -> float:
+        return rows[name, process].seconds(pair.clock) or 0.0
+
+    widths = [
+        (interval[1] - interval[0]) / 2
+        for process in both
+        if (interval := relative_interval(*(rows[name, process].samples(pair.clock) for name in (base, ours))))
+    ]
+    first_times = [row.seconds(pair.clock) or 0.0 for row in found]
+    return Scatter(
+        case.problem,
+        case.precision,
+        pair.task,
+        {process: seconds(base, process) / seconds(ours, process) for process in both},
+        {process: str(rows[ours, process].device_uuid) for process in both},
+        first_times[1] / first_times[0],
+        median(seconds(ours, process) for process in both),
+        median(widths) if widths else None,
+        [
+            seconds(name + AGAIN, process) / seconds(name, process)
+            for name in (ours, base)
+            for process in both
+            if (name + AGAIN, process) in rows
+        ],
+    )
+
+
+def scatters(campaign: Campaign, pairs: Sequence[Pair]) -> list[Scatter]:
+    """Return the scatter of each case, and below them that of each headline's geometric mean over them."""
+    cases = [
+        Case[RecordedRow](campaign, problem, precision)
+        for problem in campaign.problems
+        for precision in campaign.precisions
+    ]
+    found = [(pair, one) for pair in pairs for case in cases if (one := _scatter_of_case(case, pair))]
+    headlines = dict.fromkeys(pair.headline for pair, _ in found)
+    means = (_mean_of([one for pair, one in found if pair.headline == name], name) for name in headlines)
+    return [*(one for _, one in found), *(mean for mean in means if mean)]
+
+
+def _mean_of(lines: Sequence[Scatter], headline: str) -> Scatter | None:
+    """Return the geometric mean of the cases in each process that has all; None for a single case."""
+    processes = [process for process in lines[0].ratios if all(process in line.ratios for line in lines)]
+    if len(lines) < 2 or not processes:
+        return None
+    widths = [line.rounds for line in lines if line.rounds is not None]
+    return Scatter(
+        "geometric mean",
+        "",
+        headline,
+        {process: geometric_mean(line.ratios[process] for line in lines) or 0.0 for process in processes},
+        {process: lines[0].cards[process] for process in processes},
+        geometric_mean(line.reported for line in lines),
+        rounds=hypot(*widths) / len(lines) if len(widths) == len(lines) else None,
+        twins=[twin for line in lines for twin in line.twins],
+        cases=[(line.name, line.mean) for line in lines],
+    )
+
+
+def _half_percent(interval: Interval | None, mean: float) -> Cell:
+    return percent((interval[1] - interval[0]) / 2 / mean, 2) if interval else BLANK
+
+
+_SCATTER_COLUMNS: tuple[Column[Scatter], ...] = (
+    Column("problem", "problem", numeric=False, cell=lambda line: Cell(line.name)),
+    Column(
+        "precision",
+        "precision",
+        numeric=False,
+        cell=lambda line: precision_cell(line.precision) if line.precision else BLANK,
+    ),
+    Column("task", "task", numeric=False, cell=lambda line: Cell(line.task or None, line.task or " ")),
+    Column("us", "µs", "ours", cell=lambda line: number_cell(line.seconds, MICRO) if line.seconds else BLANK),
+    Column(
+        "ratio",
+        "mean",
+        "base over ours",
+        cell=lambda line: replace(number_cell(line.mean, spec=".3f"), interval=line.interval),
+    ),
+    Column("reported", "reported", "base over ours", cell=lambda line: number_cell(line.reported, spec=".3f")),
+    Column("rounds_percent", "rounds, ±", "95 %", cell=lambda line: percent(line.rounds, 2)),
+    Column("processes_percent", "processes, ±", "95 %", cell=lambda line: percent(line.of_processes, 2)),
+    Column("problems_percent", "problems, ±", "95 %", cell=lambda line: _half_percent(line.of_cases, line.mean)),
+    Column("cards_percent", "apart", "cards", cell=lambda line: percent(line.of_cards, 2)),
+    Column("cards", "number", "cards", cell=lambda line: count(len({*line.cards.values()}))),
+    Column("processes", "processes", cell=lambda line: count(len(line.ratios))),
+    Column(
+        "twins_percent",
+        "median",
+        "same kernel twice",
+        cell=lambda line: percent(median(line.twins) - 1 if line.twins else None, 2),
+    ),
+    Column(
+        "twins_most_percent",
+        "most",
+        "same kernel twice",
+        cell=lambda line: percent(max((abs(twin - 1) for twin in line.twins), default=None), 2),
+    ),
+)
+
+
+def register_uncertainty(study_name: str, pairs: Sequence[Pair]) -> None:
+    """Register the table of the scatter of a study's headline, for campaigns with several further processes."""
+
+    @table(study_name, UNCERTAINTY, title="Uncertainty of the headline", numbering=OURS, needs="processes")
+    def make(campaign: Campaign, published: Published) -> Table:
+        lines = scatters(campaign, pairs)
+        clocks = " and ".join(dict.fromkeys(pair.clock for pair in pairs))
+        caption = [
+            f"The time of the kernel that the headline compares with ours, over ours, by the {clocks} clock. Each",
+            "further process times both kernels in its own shuffled rounds; the reported ratio is of another process.",
+            "Rounds: 95 % bootstrap interval within one process (median). Processes: where a further process lies",
+            "(Student’s t). Problems: bootstrap interval over their choice. Apart: the means of two cards. The",
+            f"interval of the mean joins processes and problems. No interval has fewer than {MIN_SAMPLES} samples. The",
+            "same kernel twice: one kernel bound twice in the same rounds, its second time over the first.",
+            unavailable_note(campaign),
+        ]
+        has_task = any(line.task for line in lines)
+        columns = [column for column in _SCATTER_COLUMNS if has_task or column.key != "task"]
+        return table_of(columns, lines, join_sentences(caption), is_empty=not lines)

@@ -56,8 +56,9 @@ OURS = "ours"
 #: Name of each study's table that compares wanted values (`config/targets`) with measured ones.
 TARGETS = "table-targets"
 Kind = Literal["table", "figure"]
-#: Requirements of artifacts: other campaigns, rivals, times over several devices, energies, or times beyond edges.
-Need = Literal["beside", "rivals", "devices", "energy", "edges"]
+#: Requirements of artifacts: other campaigns, rivals, times over several devices, energies, times beyond edges, or
+#: further processes.
+Need = Literal["beside", "rivals", "devices", "energy", "edges", "processes"]
 MakeTable = Callable[[Campaign, Published], Table]
 MakeFigure = Callable[[Campaign, Published], Figure]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from repro.codegen.targets import Target
     from repro.config.models import Rival, RivalTask, StudySettings
     from repro.problems.problem import Outline, Problem
-    from repro.tuning.search import Choice
+    from repro.tuning.search import Choice, Pair
     from repro.tuning.session import Session
 
 #: Result of one measuring step: measured rows, or choices among rows.
@@ -121,6 +121,8 @@ class Study:
         Columns of each file in `config/published/<study>/`, by file name, and of `config/targets/<study>.csv`.
     headline
         The tuning whose winner represents a case in the report.
+    pairs
+        The kernels that the headline compares in a case; further processes time them again.
     winners
         Tunings whose winner is the recommended kernel for a problem, the best first; empty if a problem needs several
         kernels. Baselines of such a study do the same work as its variants.
@@ -161,6 +163,7 @@ class Study:
     published: Mapping[str, tuple[str, ...]] = {}
     targets: tuple[str, ...] = ()
     headline: str = "joint"
+    pairs: tuple[Pair, ...] = ()
     winners: tuple[str, ...] = ()
     id_class: type[BaseId] | None = None
     numbers: Mapping[str, str] = MappingProxyType({})

@@ -10,13 +10,14 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
 
 from repro.bench.energy import Energy, NoEnergy, energy_columns, is_repeatable
-from repro.bench.rows import REPORT, TIMED, Row
+from repro.bench.rows import AGAIN, REPORT, TIMED, Row
 from repro.bench.runnable import Runnable
 from repro.bench.store import Store
 from repro.bench.timing import CALM_RESTS, WAKING, Samples, SamplingPlan, is_outlier, microseconds_text, outliers
@@ -101,6 +102,14 @@ class Probe:
                 return None
         words = f"{kind} median {microseconds_text(median)}, {microseconds_text(best)} before"
         return Slowdown(words, median - best if kind == EMPTY else np.inf)
+
+
+def twin_of(runnable: Runnable) -> Runnable:
+    """Return a copy of a runnable that is not prepared yet, with another name; it is prepared and timed by itself."""
+    kind, name, twin = type(runnable), runnable.name + AGAIN, copy(runnable)
+    # a property, since the name can be an attribute, a field that is frozen, or a property itself
+    twin.__class__ = type(kind.__name__, (kind,), {"name": property(lambda self: name), "__module__": kind.__module__})
+    return twin
 
 
 COLD_ROUNDS = 2

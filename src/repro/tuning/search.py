@@ -12,11 +12,11 @@ from collections.abc import Callable, Container, Hashable, Iterable, Iterator, M
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from repro.bench.rows import ALL_CLOCKS, SEARCH, TIMED, Row
+from repro.bench.rows import ALL_CLOCKS, SEARCH, TIMED, ClockName, Row, median_column
 from repro.bench.runnable import Runnable
 from repro.bench.store import Store
 from repro.bench.timing import LONG_LAUNCH, SamplingPlan, full, screen
@@ -45,6 +45,45 @@ class Choice:
     @property
     def name(self) -> str:
         return str(self.id)
+
+
+R = TypeVar("R", bound=Mapping[str, Any])
+#: How one of two compared kernels is found: by the tunings that chose it, the first that made a choice, or as the
+#: fastest row with these values of columns, each one value or several that are allowed.
+Side = tuple[str, ...] | Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two kernels of a case whose times a study's headline compares."""
+
+    ours: Side
+    base: Side
+    clock: ClockName
+    #: What both compute, if there are several tasks; and the headline that is a mean of such pairs, if several.
+    task: str = ""
+    headline: str = ""
+
+    def find(self, rows: Iterable[R], choices: Iterable[Mapping[str, Any]]) -> tuple[R, R] | None:
+        """Return the rows of both kernels among the reported rows of a case; None if one has no time."""
+        timed_rows = [row for row in rows if row["status"] in TIMED and row["cache"] == "warm" and self._time(row)]
+        found = [self._find(side, timed_rows, [*choices]) for side in (self.ours, self.base)]
+        return (found[0], found[1]) if found[0] and found[1] else None
+
+    def _time(self, row: Mapping[str, Any]) -> float | None:
+        return row.get(median_column(self.clock)) or None
+
+    def _find(self, side: Side, rows: Iterable[R], choices: Iterable[Mapping[str, Any]]) -> R | None:
+        if isinstance(side, tuple):
+            chosen = {choice["tuning"]: choice["name"] for choice in choices if choice["clock"] == self.clock}
+            name = next((chosen[tuning] for tuning in side if tuning in chosen), None)
+            side = {"kind": "variant", "name": name}
+        fitting = [row for row in rows if all(_is_allowed(row.get(column), value) for column, value in side.items())]
+        return min(fitting, key=lambda row: self._time(row) or np.inf, default=None)
+
+
+def _is_allowed(value: object, allowed: object) -> bool:
+    return value in allowed if isinstance(allowed, tuple) else value == allowed
 
 
 def pick(

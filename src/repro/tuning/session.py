@@ -19,10 +19,10 @@ from repro.codegen.targets import Target
 from repro.codegen.templates import StreamConfig, streams
 from repro.config.models import Rival, StudySettings, Timing
 from repro.problems.problem import Problem
-from repro.tuning.final_timing import Probe, shuffled_rounds
+from repro.tuning.final_timing import Probe, shuffled_rounds, twin_of
 from repro.tuning.recordings import FeaturesOf, Machine, Prune, load_recordings, prune_nothing
 from repro.tuning.search import Choice, Compilation, ProgressCallback, Search, pick, rank_rows
-from repro.tuning.strategies import Exhaustive, Predicted, RandomSample, Strategy
+from repro.tuning.strategies import Again, Exhaustive, Predicted, RandomSample, Strategy
 
 #: Number of device-copy configurations to time; a few suffice to find the bandwidth.
 COPIES = 4
@@ -52,6 +52,9 @@ class Session:
     rivals: Sequence[Rival] = ()
     #: Folder of the templates, for modules that are compiled on demand.
     templates: Path = Path("kernels")
+    #: In a further process (`repro.config.models.Repeats`): kind and name of what it times in the shuffled rounds, each
+    #: twice, and the names of the variants that the first process tried.
+    repeated: tuple[Container[tuple[str, str]], frozenset[str]] | None = None
     #: Number of modules that are compiled at once.
     jobs: int = 1
     #: Function of problem, precision, names of functions and seed that yields lists of calls of public functions; None
@@ -110,6 +113,11 @@ class Session:
         workspace.packing_bytes = self.bench.device.free_bytes() // (2 * workspace.turns)
 
     def time_in_rounds(self, runnables: Sequence[Runnable]) -> list[Row]:
+        if self.repeated:
+            runnables = [runnable for runnable in runnables if (runnable.kind, runnable.name) in self.repeated[0]]
+            runnables += [twin_of(runnable) for runnable in runnables]
+            if not runnables:
+                return []
         workspace = self.bench.workspace
         workspace.drop_packings()  # free device memory for the runnables
         workspace.kept_packings, workspace.packing_bytes = max(1, len(runnables)), None
@@ -165,6 +173,8 @@ class Session:
             The strategy `predicted` was selected, but there is no recorded campaign.
         """
         settings, device, campaign = self.settings, self.bench.device, self.campaign
+        if self.repeated:
+            return Again(self.repeated[1])
         if settings.search == "random":
             return RandomSample(settings.budget, self.seed)
         if settings.search == "exhaustive":

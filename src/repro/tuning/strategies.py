@@ -113,6 +113,17 @@ class Exhaustive:
 
 
 @dataclass(frozen=True)
+class Again:
+    """Measures the variants that an earlier process tried; the caller has their rows."""
+
+    names: frozenset[str]
+    budget: float = 1.0
+
+    def __call__(self, space: Sequence[str], measure: Measure, build: Builder | None = None) -> None:
+        _measure_all([index for index, name in enumerate(space) if name in self.names], measure, build)
+
+
+@dataclass(frozen=True)
 class RandomSample:
     """Measures a random fraction of the space, without repetition."""
 

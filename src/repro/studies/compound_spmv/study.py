@@ -55,7 +55,7 @@ from repro.studies.compound_spmv import CONJUGATE_GRADIENTS, DEPENDENT_LAUNCHES,
 from repro.studies.compound_spmv import REFERENCE as PAPERS
 from repro.studies.compound_spmv.kernels import packing_key, render_key
 from repro.tuning.recordings import Machine
-from repro.tuning.search import Choice, best_row, pick, rank_rows
+from repro.tuning.search import Choice, Pair, best_row, pick, rank_rows
 from repro.tuning.session import Session, fastest_yardsticks
 from repro.words import EXTENDED, SPACES, TUNED, TUNING_PREFIXES, Space
 
@@ -217,6 +217,7 @@ class CompoundSpmv(Study):
     name = STUDY_NAME
     title = "SpMV with compound entries"
     reference = PAPERS
+    pairs = (Pair(WINNERS, {"kind": "baseline", "ordering": "natural"}, "graph"),)
     winners = WINNERS
     id_class = VariantId
     numbers: Mapping[str, str] = {

@@ -42,7 +42,7 @@ from repro.studies.compressed_coo.ids import (
 )
 from repro.studies.compressed_coo.kernels import render_coo, render_key
 from repro.studies.compressed_coo.runnables import CoordinateVariant, PairsVariant, SlicedVariant
-from repro.tuning.search import Choice, best_row, pick, rank_rows
+from repro.tuning.search import Choice, Pair, best_row, pick, rank_rows
 from repro.tuning.session import Session, fastest_yardsticks
 from repro.words import EXTENDED, PAPER, SPACES, TUNED, TUNING_PREFIXES, Space
 
@@ -138,6 +138,7 @@ class CompressedCoo(Study):
     name = NAME
     title = "SpMV with compressed coordinates"
     reference = REFERENCE
+    pairs = (Pair(WINNERS, {"kind": "baseline", "ordering": "natural"}, "graph"),)
     winners = WINNERS
     id_class = CoordinateId
     numbers: Mapping[str, str] = {

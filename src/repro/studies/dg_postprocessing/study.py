@@ -76,7 +76,7 @@ from repro.studies.dg_postprocessing.runnables_regions import (
     list_bytes,
     region_kernels,
 )
-from repro.tuning.search import pick
+from repro.tuning.search import Pair, pick
 from repro.tuning.session import Session, fastest_yardsticks
 from repro.words import EXTENDED, PAPER, PAPER_TUNED, SPACES
 
@@ -330,6 +330,7 @@ class DgPostprocessing(Study):
     parts = PARTS
     published = PUBLISHED
     headline = JOINT
+    pairs = (Pair(("edges",), (f"{PAPER_TUNED}/element",), "event"),)
     libraries: Mapping[str, str] = {"cuda": "cuSPARSE", "opencl": "SciPy"}
     targets = TARGETS
     highlights: Mapping[str, str] = {

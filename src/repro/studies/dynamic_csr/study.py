@@ -61,8 +61,9 @@ from repro.studies.dynamic_csr.runnables_updates import (
     UpdateName,
 )
 from repro.tuning.recordings import Machine
+from repro.tuning.search import Pair
 from repro.tuning.session import Session, fastest_yardsticks
-from repro.words import PAPER, SPACES, TUNING_PREFIXES, Space
+from repro.words import EXTENDED, PAPER, SPACES, TUNING_PREFIXES, Space
 
 ORDERS: tuple[EntryOrder, ...] = get_args(EntryOrder)
 MODES: tuple[InsertionMode, ...] = get_args(InsertionMode)
@@ -183,6 +184,16 @@ class DynamicCsr(Study):
     published = PUBLISHED
     targets = TARGETS
     headline = "csr"
+    pairs = tuple(
+        Pair(
+            {"what": "stream", "format": "dcsr", "routine": None, "space": EXTENDED, "order": order, "mode": "add"},
+            {"what": "stream", "format": "hyb", "routine": None, "order": order, "mode": "add"},
+            "event",
+            task,
+            task,
+        )
+        for order, task in (("sorted", "by rows"), ("any", "any order"))
+    )
     highlights: Mapping[str, str] = {
         "table-5-2": "the memory of each format, as printed",
         "table-products": "every graph's products",

@@ -47,7 +47,7 @@ from repro.studies.spgemm_amg.runnables_products import (
 )
 from repro.studies.spgemm_amg.runnables_setup import SET_UP_METHODS, LevelSetUp, SetUp, Solution
 from repro.tuning.recordings import Machine
-from repro.tuning.search import Choice
+from repro.tuning.search import Choice, Pair
 from repro.tuning.session import Session, fastest_yardsticks
 from repro.words import EXTENDED
 
@@ -109,6 +109,15 @@ class SpgemmAmg(Study):
     published = PUBLISHED
     targets = TARGETS
     headline = HEADLINE
+    pairs = tuple(
+        Pair(
+            {"kind": "variant", "what": "product", "method": ("default", "tuned"), "product": product},
+            {"kind": "baseline", "what": "product", "product": product},
+            "host",
+            PRODUCTS[product],
+        )
+        for product in ("AP", "RAP")
+    )
     highlights: Mapping[str, str] = {
         "table-products": "every product, ours beside the library's",
         "figure-gflops": "every product's GFLOPS, with the library's routines",
