@@ -15,7 +15,7 @@ from repro.results.published import Published
 from repro.results.registry import artifacts, get_artifact
 from repro.results.significance import geometric_mean
 from repro.results.tables import Figure, Table
-from repro.studies.compound_spmv.figures.performance import MEAN, over, speedup_rows
+from repro.studies.compound_spmv.figures import MEAN, over, speedup_rows
 from repro.studies.compound_spmv.results import FLOOR, LIBRARY, OURS, PAPERS, all_times, paper_rows
 from repro.studies.compound_spmv.tables.performance import CG_QUANTITIES, CHAIN_QUANTITIES, QUANTITIES
 from support.synthetic_campaign import EXTENDED, PROBLEMS, REORDERED, STUDY, Maker
@@ -230,7 +230,7 @@ def test_every_figure_marks_what_is_not_the_papers_own(extended: Campaign, publi
         assert any(text.startswith("† ") or "(† " in text for text in shown)
 
 
-@pytest.mark.parametrize("name", ["figure-speedup", "figure-5", "figure-3"])
+@pytest.mark.parametrize("name", ["figure-speedup", "figure-3"])
 def test_no_label_is_cut_off_beside_the_note(extended: Campaign, published: Published, name: str) -> None:
     with mpl.rc_context(figure_style.RC):
         drawn = figure(extended, published, name).draw()

@@ -322,7 +322,6 @@ class DgPostprocessing(Study):
         "table-filters": "every field, the paper’s ways beside ours",
         "figure-3-11": "per element over per point, and contours over per element",
         "table-errors": "what the filter gains in accuracy",
-        "figure-4-6": "in space: what each vector width gains over the full one, beside the paper’s gains",
     }
     cost_models: Mapping[str, CostModel] = {
         "cuda": CostModel(other_seconds=5.5, launches=2.7, intensity=20),
