@@ -11,13 +11,13 @@ from repro.results.tables import Table
 from repro.studies import get_study
 from repro.studies.dg_postprocessing import STUDY_NAME
 from repro.studies.dg_postprocessing.figures import mesh_ticks, triangle_count_text
-from support.dg_campaign import NOTHING_PUBLISHED, NUMBERS, Maker, drawn, lines, table, values
+from support.dg_campaign import NOTHING_PUBLISHED, NUMBERS, Maker, drawn
 from support.figure_flaws import flaws, laid_out
 
 #: Those of the plane.
 NAMES = [
     "table-3-1", "table-baselines", "table-devices", "table-errors", "table-filters", "table-local", "table-matrix",
-    "table-memory", "table-targets", "figure-3-11", "figure-3-12",
+    "table-targets", "figure-3-11", "figure-3-12",
     "figure-errors",
 ]  # fmt: skip
 
@@ -96,14 +96,6 @@ def test_a_cpu_has_no_published_marks(tmp_path):
     assert not any(axes.patches or marks(axes, "D", is_hollow=True) for axes in figure.axes)
     assert not any("M2090" in text for text in texts)
     assert "not drawn beside a CPU’s" in caption
-
-
-def test_memory_as_a_table(dg_campaign_of_some):
-    made = table(dg_campaign_of_some, "table-memory")
-    line = lines(made)["siac/low_4k_p1"]
-    assert values(line, "overhead_16", "overhead_132", "overhead_measured", "spread") == pytest.approx(
-        [175, 750, 100, 1.5]
-    )
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("figure")])
