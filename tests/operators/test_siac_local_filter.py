@@ -5,9 +5,9 @@ import pytest
 
 import repro
 from repro.errors import ReproError
+from repro.filtering.grids import evaluation_points
 from repro.filtering.reference import contour_rows
 from repro.filtering.stencil_geometry import point_scales
-from repro.filtering.triangulation import evaluation_points
 from repro.galerkin import mode_count
 from repro.problems.field import FUNCTIONS
 from repro.problems.generated_fields import generate_field

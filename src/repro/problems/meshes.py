@@ -30,19 +30,19 @@ from repro.problems.files import locate, open_plain
 from repro.problems.meshreaders import Cells, Flaw
 from repro.problems.subprocess_reader import read_isolated
 
-#: Reader module in `repro.problems.meshreaders` for each file suffix.
+#: Module in `repro.problems.meshreaders` and its function for each file suffix.
 FORMATS = {
-    ".ply": "ply",
-    ".obj": "obj",
-    ".off": "off",
-    ".stl": "stl",
-    ".msh": "gmsh",
-    ".node": "tetgen",
-    ".ele": "tetgen",
-    ".mesh": "medit",
-    ".meshb": "medit",
-    ".vtk": "vtk",
-    ".vtu": "vtu",
+    ".ply": ("ply", "read_ply"),
+    ".obj": ("surfaces", "read_obj"),
+    ".off": ("surfaces", "read_off"),
+    ".stl": ("surfaces", "read_stl"),
+    ".msh": ("gmsh", "read_gmsh"),
+    ".node": ("volumes", "read_tetgen"),
+    ".ele": ("volumes", "read_tetgen"),
+    ".mesh": ("volumes", "read_medit"),
+    ".meshb": ("volumes", "read_medit"),
+    ".vtk": ("vtk", "read_vtk"),
+    ".vtu": ("vtu", "read_vtu"),
 }
 #: Module that reads physical groups of Gmsh's files.
 GMSH_GROUPS = "repro.problems.meshreaders.gmsh"
@@ -446,17 +446,25 @@ def _read(path: Path, limits: Limits, use: Callable[[Floats, list[Cells], Path],
             actual=path.name,
         )
     with unpacked(path, suffix, limits) as plain_path:
-        module = f"repro.problems.meshreaders.{FORMATS[suffix]}"
-        parse = partial(_parse, plain_path, module, path, values, use)
+        name, function = FORMATS[suffix]
+        module = f"repro.problems.meshreaders.{name}"
+        parse = partial(_parse, plain_path, module, function, path, values, use)
         return read_isolated(
             parse, plain_path, limits, f"the reader of {suffix} files", public_path=path, needs=(module,)
         )
 
 
-def _parse(plain_path: Path, module: str, path: Path, values: bool, use: Callable[[Floats, list[Cells], Path], T]) -> T:
+def _parse(
+    plain_path: Path,
+    module: str,
+    function: str,
+    path: Path,
+    values: bool,
+    use: Callable[[Floats, list[Cells], Path], T],
+) -> T:
     """Read the unpacked copy `plain_path` of a file; errors name the user's path."""
     try:
-        points, cells = import_module(module).read(plain_path, values)
+        points, cells = getattr(import_module(module), function)(plain_path, values)
     except Flaw as flaw:
         raise ReproError(flaw.what, where=path, expected=flaw.expected, actual=flaw.actual, todo=flaw.todo) from flaw
     except (ReproError, MemoryError):
