@@ -46,11 +46,8 @@ def build(problem: str | OwnProblem, config: Config, registry: Registry | None =
     The problem's `origin` contains source, address, checksum and its state, counts, parameters, licence, credit and
     notes. Some problems also have `rebuilt`, `stand_in`, `updates` (how batches were drawn), `semidefinite` (true of a
     matrix that is symmetric positive semidefinite by construction), or, for a generated field, `kind` and `function`.
-
-    Raises
-    ------
-    ReproError
-        The name is unknown, input is unavailable or unusable, or the matrix size differs from the published size.
+    Raises `ReproError`: the name is unknown, input is unavailable or unusable, or the matrix size differs from the
+    published size.
     """
     item = find(problem, config, registry) if isinstance(problem, str) else problem
     name = own_name(item) if isinstance(item, OwnProblem) else item.name
@@ -98,10 +95,8 @@ def find(name: str, config: Config, registry: Registry | None = None) -> Problem
 def mesh_of(item: ProblemSpec | OwnProblem, config: Config) -> Found[MeshFile]:
     """Return the mesh on which the matrix of a registered problem is assembled.
 
-    Raises
-    ------
-    ReproError
-        The problem is not assembled on an external mesh, or the mesh can neither be obtained nor built.
+    Raises `ReproError`: the problem is not assembled on an external mesh, or the mesh can neither be obtained nor
+    built.
     """
     match item:
         case Stanford():

@@ -44,12 +44,8 @@ def generate_field(kind: str, **parameters: Any) -> Field:
     """Compute a generated field, periodic on the unit square or cube.
 
     `kind` is a key of `FIELD_KINDS` and becomes the name of the field; `parameters` override defaults of the kind's
-    function. The `origin` of the field contains the key `function`, whose value is a key of `FUNCTIONS`.
-
-    Raises
-    ------
-    ReproError
-        The kind or a parameter is unknown, or a value is invalid; all are listed.
+    function. The `origin` of the field contains the key `function`, whose value is a key of `FUNCTIONS`. Raises
+    `ReproError`: the kind or a parameter is unknown, or a value is invalid; all are listed.
     """
     return computed("field", FIELD_KINDS, kind, parameters)
 

@@ -154,10 +154,7 @@ _FANS = 8
 def cut(points: Floats, blocks: list[Cells], path: Path) -> tuple[Corners, tuple[str, ...]]:
     """Triangulate polygons in file order; return triangles `(t, 3)`, and notes about the polygons.
 
-    Raises
-    ------
-    ReproError
-        A polygon crosses itself, has no area, or is too bent to be projected.
+    Raises `ReproError`: a polygon crosses itself, has no area, or is too bent to be projected.
     """
     faces, positions, number, warped_count = [], [], 0, 0
     earlier_cells = 0
@@ -322,18 +319,15 @@ MAX_COORDINATE = 1e100
 def read_surface(path: Path | str, limits: Limits | None = None) -> tuple[Floats, NDArray[np.int64], tuple[str, ...]]:
     """Read a triangle mesh; polygons are triangulated; lines, points and volumes are ignored.
 
+    Raises `ReproError`: the file is missing, of an unknown format, damaged or beyond the limits, or its reader crashed;
+    there are no faces, nonlinear or degenerate ones, or polygons that cannot be triangulated.
+
     Returns
     -------
     vertices, faces
         float64 `(v, 3)`, only vertices in use, in file order; and `(f, 3)` vertex numbers.
     notes
         Sentences about what was dropped, changed or unusual, such as duplicate faces or edges with over two faces.
-
-    Raises
-    ------
-    ReproError
-        The file is missing, of an unknown format, damaged or beyond the limits, or its reader crashed; there are no
-        faces, nonlinear or degenerate ones, or polygons that cannot be triangulated.
     """
     path = Path(path)
     points, faces, cut_notes = _read(path, limits or Limits(), _cut_faces)
@@ -349,18 +343,16 @@ def read_tetrahedra(
 ) -> tuple[Floats, NDArray[np.int64], tuple[str, ...]]:
     """Read a tetrahedral mesh and ignore triangles, lines and points. For TetGen, `path` is either of the two files.
 
+    Raises `ReproError`: for the reasons listed in `read_surface`, or: there are no tetrahedra; there are other kinds of
+    volumes; tetrahedra are degenerate; or some are left-handed and some right-handed, and some overlap at a common
+    face.
+
     Returns
     -------
     vertices, tetrahedra
         float64 `(v, 3)`, only vertices in use, in file order; and `(t, 4)` vertex numbers, of positive volume.
     notes
         Sentences about what was dropped or changed.
-
-    Raises
-    ------
-    ReproError
-        For the reasons listed in `read_surface`, or: there are no tetrahedra; there are other kinds of volumes;
-        tetrahedra are degenerate; or some are left-handed and some right-handed, and some overlap at a common face.
     """
     path = Path(path)
     points, cells = read_blocks(path, limits or Limits())

@@ -230,6 +230,8 @@ def make_regions(
 ) -> Regions:
     """Clip the elements of a field by the stencils of points, point by point.
 
+    Raises `ReproError`: the field is not periodic in space, an argument is out of range, or there are too few regions.
+
     Parameters
     ----------
     count
@@ -242,11 +244,6 @@ def make_regions(
         Edge length of a cube; None: the longest extent of an element along an axis (a mesh cube's edge in the paper).
     positions
         The points, `(n, 3)`; None: the quadrature points of the elements in random order.
-
-    Raises
-    ------
-    ReproError
-        The field is not periodic in space, an argument is out of range, or there are too few regions.
     """
     if field.dimension != 3 or not field.periodic:
         actual = f"{field.dimension} dimensions, {'' if field.periodic else 'not '}periodic"
