@@ -216,7 +216,7 @@ def short(step: str) -> str:
         ("studies/compound_spmv/facts.py", {"problems"}),
         ("studies/compound_spmv/study.py", {"report", *OURS} - {"compound_spmv compile"}),
         ("studies/compressed_coo/runnables.py", {"report", *COO} - {"compressed_coo compile"}),
-        ("studies/compound_spmv/figures.py", {"report", "compound_spmv figures"}),
+        ("studies/compound_spmv/figures/search.py", {"report", "compound_spmv figures"}),
         ("studies/compressed_coo/tables.py", {"report", "compressed_coo tables"}),
         ("problems/generators.py", {"problems"}),
         ("campaign/problem_files.py", {"problems"}),

@@ -15,7 +15,7 @@ from repro.results.published import Published
 from repro.results.registry import artifacts, get_artifact
 from repro.results.significance import geometric_mean
 from repro.results.tables import Figure, Table
-from repro.studies.compound_spmv.figures import MEAN, over, speedup_rows
+from repro.studies.compound_spmv.figures.performance import MEAN, over, speedup_rows
 from repro.studies.compound_spmv.results import FLOOR, LIBRARY, OURS, PAPERS, all_times, paper_rows
 from repro.studies.compound_spmv.tables.performance import CG_QUANTITIES, CHAIN_QUANTITIES, QUANTITIES
 from support.synthetic_campaign import EXTENDED, PROBLEMS, REORDERED, STUDY, Maker

@@ -9,8 +9,8 @@ from repro.results.published import Published
 from repro.results.registry import get_artifact
 from repro.results.tables import Figure, Table
 from repro.sparse.compound.variants import REFERENCE, VariantId, all_layouts
-from repro.studies.compound_spmv import figures
-from repro.studies.compound_spmv.figures import curves
+from repro.studies.compound_spmv.figures import search
+from repro.studies.compound_spmv.figures.search import curves
 from repro.studies.compound_spmv.searches import recordings_of_space
 from repro.studies.compound_spmv.tables.search import BUDGET, PRODUCTS, SEQUENCES, order_losses, times_and_bytes
 from repro.tuning.strategies import evaluate
@@ -76,11 +76,11 @@ def test_a_panel_whose_losses_are_beyond_its_limit_is_left_out(
     written = {text.get_text() for text in made().draw().legends[0].get_texts()}
     assert {"learnt from other problems", "learnt from other entries", "random"} <= written
     assert axes.get_xlim()[0] == 0.5 and all(tick == round(tick) for tick in axes.get_xticks())
-    monkeypatch.setattr(figures, "LIMIT", 0.0)
+    monkeypatch.setattr(search, "LIMIT", 0.0)
     beyond = made()
     assert [text.get_text() for text in beyond.draw().texts] == ["every loss is above 0 %"]
     assert "Not drawn, as all losses exceed 0 %: the papers’ space." in beyond.caption
-    monkeypatch.setattr(figures, "curves", lambda judged, key, curves=figures.curves: curves(judged, key)[:, :1])
+    monkeypatch.setattr(search, "curves", lambda judged, key, curves=search.curves: curves(judged, key)[:, :1])
     assert [text.get_text() for text in made().draw().texts] == ["the budget is one variant"]
     assert "Not drawn, as the budget is one variant: the papers’ space." in made().caption
 

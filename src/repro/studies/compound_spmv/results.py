@@ -28,10 +28,9 @@ from repro.results.comparisons import (
     StatisticName,
     no_notes,
 )
-from repro.results.energy import register_energy
 from repro.results.problem_lines import MethodTimes, join_sentences, measurement_note, times_of
 from repro.results.published import Published
-from repro.results.rivals import Contest, register_contests
+from repro.results.shared_artifacts import Contest, register_contests, register_energy
 from repro.results.significance import geometric_mean, ratio_of
 from repro.sparse.compound.runnables import DEPENDENT, OWN_FLOOR
 from repro.sparse.compound.variants import TILE_ROWS
