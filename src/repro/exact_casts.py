@@ -22,7 +22,8 @@ def cast(
 
     Integers must stay exact. Real and imaginary parts may be rounded by the new type's relative precision, but may
     neither overflow nor lose digits below its smallest normal number. Infinity and NaN can be converted only to
-    floating-point types.
+    floating-point types. Raises `ReproError`: the array has no numbers, or a number cannot be represented; the message
+    has the first such number and its index.
 
     Parameters
     ----------
@@ -41,12 +42,6 @@ def cast(
     -------
     array
         The given array if it has the type already, else a new array in C order.
-
-    Raises
-    ------
-    ReproError
-        The array has no numbers, or a number cannot be represented; the message has the first such number and its
-        index.
     """
     source, target_dtype = np.asarray(array), np.dtype(dtype)
     if source.dtype.kind not in _NUMBERS:

@@ -62,10 +62,7 @@ class Extension:
     def load(self) -> None:
         """Import the extension's module, which registers its studies, baselines or layouts.
 
-        Raises
-        ------
-        ReproError
-            The module cannot be imported, or registers a name that exists already.
+        Raises `ReproError`: the module cannot be imported, or registers a name that exists already.
         """
         try:
             with told_apart(self.distribution or self.module):

@@ -20,10 +20,7 @@ from repro.errors import ReproError
 def import_all(package: str, path: Iterable[str]) -> None:
     """Import every module and package directly in a package, which is given by its `__name__` and `__path__`.
 
-    Raises
-    ------
-    ReproError
-        A module cannot be imported; the message has file and line.
+    Raises `ReproError`: a module cannot be imported; the message has file and line.
     """
     is_own = package.partition(".")[0] == __name__.partition(".")[0]
     for module in iter_modules(path):

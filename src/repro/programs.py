@@ -54,7 +54,8 @@ def run_program(
 ) -> Ended:
     """Run a program until it ends, then kill its process group; also kill it if this process is interrupted.
 
-    Child processes that outlive the program do not delay the return, even if they keep the streams open.
+    Child processes that outlive the program do not delay the return, even if they keep the streams open. Raises
+    `ReproError`: the program cannot be started, or exceeds the time limit.
 
     Parameters
     ----------
@@ -66,11 +67,6 @@ def run_program(
         Name of the program in messages, such as `the compiler`.
     environment
         Environment variables; None passes those of this process.
-
-    Raises
-    ------
-    ReproError
-        The program cannot be started, or exceeds the time limit.
     """
     try:
         process = subprocess.Popen(

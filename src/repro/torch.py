@@ -68,8 +68,8 @@ def spmv_values(A: DeviceOperator, values: Tensor, x: Tensor) -> Tensor:
 
 
 def _handle(A: Any) -> int:
-    handle: int = getattr(A, "_handle", -1)
-    if OPERATORS.get(handle) is not A:
+    handle: int | None = getattr(A, "_handle", None)
+    if not isinstance(A, DeviceOperator) or handle is None:
         raise ReproErrorOfType("not an operator", where="A", expected="the result of repro.operator", actual=brief(A))
     return handle
 

@@ -45,10 +45,7 @@ def kind_of(mode: int) -> str | None:
 def open_file(path: Path, flags: int = os.O_RDONLY) -> int:
     """Open a regular file, or a link to one, and return its descriptor; `flags` as for `os.open`.
 
-    Raises
-    ------
-    OSError
-        The file does not exist, is not regular, or may not be opened; or the path is invalid.
+    Raises `OSError`: the file does not exist, is not regular, or may not be opened; or the path is invalid.
     """
     try:
         # check before opening, because opening a device file may already have side effects
@@ -104,10 +101,8 @@ def read_json(path: Path) -> Any:
 def parse_json(content: bytes, *, finite: bool = True) -> Any:
     """Return the content of JSON in UTF-8; `finite` refuses NaN and infinity.
 
-    Raises
-    ------
-    ValueError
-        Invalid JSON or UTF-8, too deep nesting, a duplicate key, a lone surrogate, or a number beyond 64 bits.
+    Raises `ValueError`: invalid JSON or UTF-8, too deep nesting, a duplicate key, a lone surrogate, or a number beyond
+    64 bits.
     """
     if not content.strip():
         raise ValueError("it is empty")
@@ -192,10 +187,7 @@ def files_below(folder: Path, name: str) -> list[Path]:
 def others_below(folder: Path) -> Iterator[tuple[Path, str]]:
     """Yield paths below a folder that are neither file nor folder, with their kind; links are not followed.
 
-    Raises
-    ------
-    OSError
-        A folder cannot be read, or folders are nested too deeply.
+    Raises `OSError`: a folder cannot be read, or folders are nested too deeply.
     """
     for path, mode in _below(folder):
         if not stat.S_ISDIR(mode) and (kind := kind_of(mode)):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from repro.filtering.grids import evaluation_points, triangulation
 from repro.filtering.stencil_geometry import corner_scales, point_scales, triangle_scales
-from repro.filtering.triangulation import evaluation_points, triangulation
 from repro.galerkin import evaluation_rule
 from repro.problems.assembly import longest_edges
 from support.triangulations import graded, hexagonal, one_huge, structured

@@ -6,7 +6,7 @@ That CUDA's text has the same values is tested in test_siac_on_cpu.py.
 import numpy as np
 import pytest
 
-from repro.filtering.triangulation import evaluation_points
+from repro.filtering.grids import evaluation_points
 from repro.galerkin import evaluation_rule, exponents, mode_count
 from support.siac_on_devices import WAYS, matrix_and_products, several_filtered, siac_loader
 from support.triangulations import exact_modes, hexagonal, project, structured

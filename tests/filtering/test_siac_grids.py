@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from repro.errors import ReproError
-from repro.filtering.grids import count_tests, grid_of_points, grid_of_triangles
-from repro.filtering.triangulation import evaluation_points, triangulation
+from repro.filtering.grids import count_tests, evaluation_points, grid_of_points, grid_of_triangles, triangulation
 from support.triangulations import graded, hexagonal, structured
 
 sizes = pytest.mark.parametrize("size", [None, 0.01, 0.21, 0.5, 0.7, 5.0])

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 from repro.errors import ReproError, Unsupported
-from repro.filtering.grids import bisected, grid_of_points, parts_of, patches_of
+from repro.filtering.grids import bisected, evaluation_points, grid_of_points, parts_of, patches_of
 from repro.filtering.kernels import CONTOUR_BLOCK_SIZES
 from repro.filtering.matrix import MatrixRows
 from repro.filtering.matrix_free import Stencil
 from repro.filtering.reference import contour_rows
-from repro.filtering.triangulation import evaluation_points
 from repro.galerkin import BASES, mode_count, to_monomials
 from support.clipped_rows import clipped_rows
 from support.emulated_cuda import EmulatedCuda, needs_compiler

@@ -5,9 +5,9 @@ from functools import partial
 import numpy as np
 import pytest
 
+from repro.filtering.grids import evaluation_points, triangulation
 from repro.filtering.matrix import MatrixSize
 from repro.filtering.reference import contour_rows
-from repro.filtering.triangulation import evaluation_points, triangulation
 from repro.galerkin import BASES, exponents, mode_count
 from support.clipped_rows import clipped_rows
 from support.triangulations import exact_modes, graded, hexagonal, one_huge, project, sliver, structured

@@ -7,13 +7,13 @@ from repro.filtering import grids as sorting
 from repro.filtering.grids import (
     SortedCells,
     bisected,
+    evaluation_points,
     grid_of_points,
     grid_of_triangles,
     parts_of,
     patches_of,
     row_tiles,
 )
-from repro.filtering.triangulation import evaluation_points
 from repro.galerkin import evaluation_rule
 from support.triangulations import graded, hexagonal, structured
 

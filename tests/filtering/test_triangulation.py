@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from repro.errors import ReproError
-from repro.filtering.triangulation import evaluation_points, of_field, triangulation
+from repro.filtering.grids import evaluation_points, of_field, triangulation
 from repro.galerkin import evaluation_rule
 from repro.problems.field import Field
 from support.triangulations import graded, hexagonal, structured

@@ -11,8 +11,8 @@ from scipy.sparse.linalg import LinearOperator
 import repro
 from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
+from repro.filtering.grids import evaluation_points, triangulation
 from repro.filtering.reference import contour_rows
-from repro.filtering.triangulation import evaluation_points, triangulation
 from repro.galerkin import evaluate, mode_count
 from repro.operators.runtime import open_runtime
 from repro.problems.field import Field

@@ -6,9 +6,9 @@ import pytest
 
 from repro.campaign.artifacts import select_artifacts
 from repro.config.models import Config
-from repro.results.energy import energy_lines, means_note, register_energy
 from repro.results.published import Published
 from repro.results.registry import get_artifact
+from repro.results.shared_artifacts import energy_lines, means_note, register_energy
 from support.campaigns import Recorder
 
 STUDY, NNZ = "energetic", 1000

@@ -18,19 +18,15 @@ from repro.studies import get_study, load_artifacts
 from support.figure_flaws import laid_out, misplaced
 
 REPOSITORY = Path(__file__).parents[2]
-#: Figures of a recorded campaign: panels side by side, with legends of their own, below a common label, with a colour
-#: bar, and with upright ticks; rows of numbers beside panels.
+#: Figures of a recorded campaign: panels side by side, with legends of their own, below a common label; rows of
+#: numbers beside panels.
 FIGURES = (
-    "compound_spmv/figure-7",
     "compound_spmv/figure-speedup",
     "dynamic_csr/figure-5-3",
     *(
         pytest.param(name, marks=pytest.mark.exhaustive)
         for name in (
-            "compound_spmv/figure-1",
-            "compound_spmv/figure-pareto",
             "compressed_coo/figure-4",
-            "dg_postprocessing/figure-3-10",
             "dg_postprocessing/figure-3-11",
         )
     ),

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import pytest
-from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure as Canvas
 
 from repro.results.figure_forms import (
@@ -14,10 +12,8 @@ from repro.results.figure_forms import (
     PUBLISHED_MARK,
     UNITY,
     Axis,
-    ColourBar,
     Curve,
     Curves,
-    Field,
     Panel,
     Pen,
     Reference,
@@ -217,55 +213,11 @@ def test_shifted_marks_have_their_numbers_and_crosses_no_number() -> None:
     assert "tuned\nsize: 1\nspeedup: 2" in tooltips and not any("1.04" in text for text in tooltips)
 
 
-def test_upright_bars_and_what_is_published() -> None:
-    panel = Curves(
-        [
-            Curve("gain", Pen(PAPERS.fill), [(0, 40.0), (1, -10.0)], bar_width=0.7),
-            Curve("published", PUBLISHED_MARK, [(1, 20)]),
-        ],
-        Axis("threads", limits=(-0.5, 1.5), ticks={0: "8", 1: "16"}),
-        Axis("gain [%]"),
-        uprights=[Reference(0.5, "half")],
-    )
-    figure = drawn([panel], width=COLUMN_WIDTH)
-    assert [bar.get_height() for bar in figure.axes[0].patches] == [40, -10] and points(figure, "D") == [(1, 20)]
-    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["8", "16"]
-    assert labels(figure) == ["gain", "published", "half"]
-
-
 def test_numbers_far_from_one_are_powers_of_ten_and_counts_whole() -> None:
     curve = Curve("error", HOLLOW, [(1, 1e-14), (7, 1e-3)])
     (axes,) = drawn([Curves([curve], Axis("fields", is_count=True), Axis("error", "log"))]).axes
     assert all("10^{" in label.get_text() for label in axes.get_yticklabels())
     assert all(tick == round(tick) for tick in axes.get_xticks())
-
-
-def test_a_field_hatches_what_is_missing_or_marks_it() -> None:
-    values = np.array([[1.0, np.nan], [3.0, 2.0]])
-    names = (["8", "16"], ["1", "2"], "threads", "blocks")
-    own = Field(values, *names, "own scale", bar_label="ns", missing="not timed")
-    figure = drawn([own])
-    assert labels(figure) == ["not timed"] and figure.axes[0].patch.get_hatch()
-    mesh = figure.axes[0].collections[0]
-    assert np.ma.filled(mesh.get_array(), -1).tolist() == [[1, -1], [3, 2]]
-
-    common = Field(values, *names, "common scale", limits=(1, 3), crosses=np.isnan(values))
-    bar = ColourBar("time [µs]", (1, 3), {1: "1", 3: "3"})
-    figure = drawn([common, common], bar=bar, title="both")
-    assert points(figure, "x") == [(1.5, 0.5)] and points(figure, "*") == [(0.5, 0.5)]
-    assert not figure.legends[0].legend_handles[0].get_label().startswith("not"), "no legend but the foot"
-    assert not Field(np.full((1, 1), 2.0), ["8"], ["1"], "threads", "blocks", missing="not timed").keys
-
-
-def test_colours_of_a_bar_are_those_of_the_marks() -> None:
-    colours = ["#0d0887", "#f89540"]
-    marks = [
-        Curve(name, Pen(colour, "o"), [(1, 2.0)], has_key=False) for name, colour in zip("ab", colours, strict=True)
-    ]
-    bar = ColourBar("regions", (0, 2), {0: "2", 1: "4"}, colours)
-    figure = drawn([Curves(marks, Axis("width"), Axis("ns"))], bar=bar)
-    assert [to_rgba(line.get_color()) for line in figure.axes[0].lines] == [to_rgba(colour) for colour in colours]
-    assert [label.get_text() for label in figure.axes[1].get_yticklabels()] == ["2", "4"]
 
 
 def test_panels_name_each_entry_of_the_legend_once() -> None:

@@ -20,7 +20,7 @@ from support.figure_flaws import contrast, flaws, laid_out
 
 ROOT = Path(__file__).parents[2]
 #: Figures that take long to make of so many rows: those of small campaigns are looked at.
-SLOW = {"figure-predicted", "figure-pareto"}
+SLOW = {"figure-predicted"}
 for study in study_names():
     load_artifacts(study)
 

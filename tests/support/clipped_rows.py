@@ -5,10 +5,10 @@ from __future__ import annotations
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 
+from repro.filtering.grids import Triangulation
 from repro.filtering.reference import Floats, rows_by, sum_moments
 from repro.filtering.spline_kernel import SplineKernel
 from repro.filtering.stencil_geometry import StencilPairs, fans
-from repro.filtering.triangulation import Triangulation
 from repro.galerkin import exact_for
 
 

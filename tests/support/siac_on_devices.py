@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from repro.codegen.build_cache import compile_module
 from repro.devices.base import Buffer, Device, Program
-from repro.filtering.grids import SortedCells
+from repro.filtering.grids import SortedCells, Triangulation
 from repro.filtering.kernels import render_siac
 from repro.filtering.matrix import SHARES, FilterMatrix, MatrixRows
 from repro.filtering.matrix_free import (
@@ -26,7 +26,6 @@ from repro.filtering.matrix_free import (
     Stencil,
 )
 from repro.filtering.stencil_geometry import predicted_pairs
-from repro.filtering.triangulation import Triangulation
 from repro.galerkin import mode_count
 from repro.sparse.device_primitives import Launches
 from support.emulated_cuda import EmulatedCuda, compile_kernels

@@ -8,7 +8,7 @@ from math import comb
 import numpy as np
 from scipy.spatial import Delaunay
 
-from repro.filtering.triangulation import Triangulation, triangulation
+from repro.filtering.grids import Triangulation, triangulation
 from repro.galerkin import evaluate, exact_for, exponents
 
 

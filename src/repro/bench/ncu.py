@@ -87,10 +87,7 @@ _HEADS = ("ID", "Kernel Name", "Metric Name", "Metric Unit", "Metric Value")
 def read_log(text: str) -> list[ProfiledKernel]:
     """Read the log of `ncu --csv --log-file`; return kernel launches in order (none if nothing was profiled).
 
-    Raises
-    ------
-    ReproError
-        A line does not contain exactly one metric for one launch.
+    Raises `ReproError`: a line does not contain exactly one metric for one launch.
     """
     lines = text.splitlines()
     first = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
@@ -134,11 +131,7 @@ def split(
     """Assign kernels to runnables. A marker kernel ran before each runnable and after the last one.
 
     Returns a list of launches for each runnable, and for each launch its kernels (a library call may use several).
-
-    Raises
-    ------
-    ReproError
-        The number of markers is wrong, or a runnable's launches have different numbers of kernels.
+    Raises `ReproError`: the number of markers is wrong, or a runnable's launches have different numbers of kernels.
     """
     marks = [i for i, kernel in enumerate(kernels) if kernel.name == MARKER]
     if len(marks) != len(names) + 1:

@@ -86,10 +86,8 @@ def write_table(table: pa.Table, path: Path) -> Path:
 def read_table(path: Path) -> pa.Table:
     """Read a Parquet file without its metadata, and verify its checksums.
 
-    Raises
-    ------
-    ReproError
-        The file is missing, damaged, not in Parquet format, or would unpack to far more bytes than rows need.
+    Raises `ReproError`: the file is missing, damaged, not in Parquet format, or would unpack to far more bytes than
+    rows need.
     """
     try:
         content = read_file(path, MAX_FILE_BYTES)
@@ -403,12 +401,8 @@ def read_rows(
 
     `study_folder` is the folder `results/<campaign>/raw/<study>`. Rows of other problems and precisions than the given
     ones (None: all) are left out, and their files are not opened. Missing columns are null; a step without files has no
-    columns.
-
-    Raises
-    ------
-    ReproError
-        A file is damaged, has another schema version, or contains a problem that does not match its folder.
+    columns. Raises `ReproError`: a file is damaged, has another schema version, or contains a problem that does not
+    match its folder.
     """
     files = [
         path

@@ -51,12 +51,8 @@ def resolve(data: Mapping[str, Any], source: Source = "the configuration") -> Co
     """Return the validated configuration with the defaults of each study; studies with the value `false` are omitted.
 
     `source` is the origin of `data` that error messages name: the merged files, or a description. A relative path of an
-    input starts in the folder of the file that has it; if it does not exist there, in the current folder.
-
-    Raises
-    ------
-    ReproError
-        Unknown keys, wrong values, no study, an unknown study or one without problems.
+    input starts in the folder of the file that has it; if it does not exist there, in the current folder. Raises
+    `ReproError`: unknown keys, wrong values, no study, an unknown study or one without problems.
     """
     data = dict(data)
     for path in () if isinstance(source, str) else map(shipped, reversed(source)):

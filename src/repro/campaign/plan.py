@@ -389,14 +389,10 @@ def make_plan(
     """Plan a resolved configuration on this machine, or on one with a GPU of the stated model.
 
     `registry` is the configuration's problem registry, if already loaded. With `whole=False` the plan is for a few
-    cases of a campaign, and it is no error if all of them are on refused files.
-
-    Raises
-    ------
-    ReproError
-        All problem files of a study are refused; a problem, layout, artifact or baseline is unknown; the device, or the
-        file or entry type of a user's problem is missing; no environment variable names a needed mirror; a campaign
-        that is replayed, named by `beside:`, `as_published:` or `later:`, or used for training has no recorded data.
+    cases of a campaign, and it is no error if all of them are on refused files. Raises `ReproError`: all problem files
+    of a study are refused; a problem, layout, artifact or baseline is unknown; the device, or the file or entry type of
+    a user's problem is missing; no environment variable names a needed mirror; a campaign that is replayed, named by
+    `beside:`, `as_published:` or `later:`, or used for training has no recorded data.
     """
     from repro.devices.selection import models, resolve_device, target_of
 

@@ -24,7 +24,7 @@ from repro.problems.registry import own_name
 from repro.results.campaign_data import UNAVAILABLE, Campaign, Case, ProblemRecord, ReportedTime, Selection, one_line
 from repro.results.registry import Artifact
 from repro.results.report import PageWinners, repeated_kernel_phrase, repetition_differences
-from repro.results.rivals import RivalLine, contests_of, rival_lines
+from repro.results.shared_artifacts import RivalLine, contests_of, rival_lines
 from repro.results.significance import Interval, interval_of_ratio, ratio_of
 from repro.results.tables import Cell, Column, Table, move_lead_columns
 from repro.sparse.compound.defaults import Rows, default_variant

@@ -126,12 +126,9 @@ def configuration_of(workflow: Any, config: Mapping[str, Any], files: Sequence[P
     """Return what the files and `--config` say, as our reader reads them, in place of Snakemake's `config`.
 
     Snakemake reads files by YAML 1.1, to which 010 is 8 and `on` true, and `--config` with Python's numbers. A workflow
-    that takes ours as a module may give another `config`, which is returned if its files have no such words.
-
-    Raises
-    ------
-    ReproError
-        A file or a key of `--config` cannot be read, or `config` is another and may have words that were misread.
+    that takes ours as a module may give another `config`, which is returned if its files have no such words. Raises
+    `ReproError`: a file or a key of `--config` cannot be read, or `config` is another and may have words that were
+    misread.
     """
     from snakemake.common.configfile import load_configfile
     from snakemake.utils import update_config

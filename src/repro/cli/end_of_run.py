@@ -19,7 +19,7 @@ from repro.bench.worker import BY_SIGNAL
 if TYPE_CHECKING:
     from repro.campaign.artifacts import CampaignSelection
     from repro.campaign.winners import Winner
-    from repro.results.rivals import RivalLine
+    from repro.results.shared_artifacts import RivalLine
 
 
 class _Kept(io.StringIO):

@@ -99,10 +99,7 @@ Run = Annotated[str | None, typer.Option("--run", hidden=True)]
 def named_campaign(named: str | None, campaign: str | None) -> str | None:
     """Return the campaign that the argument or `--campaign` names; None if neither does.
 
-    Raises
-    ------
-    ReproError
-        They name different ones.
+    Raises `ReproError`: they name different ones.
     """
     if named and campaign and named != campaign:
         from repro.errors import ReproError

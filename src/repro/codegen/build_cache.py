@@ -162,12 +162,8 @@ def compile_module(source: str, target: Target, manifest: Path, *, record_errors
     """Compile a source, unless an undamaged binary exists, and write binary and manifest.
 
     Source and binary are stored in the folder `objects` next to the manifest. With `record_errors`, a failed
-    compilation writes a manifest with status `compile_error`.
-
-    Raises
-    ------
-    ReproError
-        The compiler is missing, or the source does not compile.
+    compilation writes a manifest with status `compile_error`. Raises `ReproError`: the compiler is missing, or the
+    source does not compile.
     """
     compiler, flags = target_compiler(target)
     digest = source_hash(source, target)

@@ -61,11 +61,8 @@ _SLIPS = {
 def read_yaml(path: Path, subject: str = "configuration file") -> Any:
     """Parse a YAML file in UTF-8; return None if it is empty. Error messages call the file `subject`.
 
-    Raises
-    ------
-    ReproError
-        The file is missing, unreadable, too large, or not YAML in UTF-8; a mapping repeats a key; values are nested too
-        deeply; or expanded aliases give too many values. The message states line and column.
+    Raises `ReproError`: the file is missing, unreadable, too large, or not YAML in UTF-8; a mapping repeats a key;
+    values are nested too deeply; or expanded aliases give too many values. The message states line and column.
     """
     return _parse(_read_text(path, subject), str(path), _CORRECT)
 

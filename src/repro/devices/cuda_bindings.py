@@ -278,10 +278,7 @@ def has_cooperative_launches(ordinal: int, failure: Callable[[str], Exception]) 
 class Graph:
     """An executable graph of `count` launches, captured from a stream other than the default stream.
 
-    Raises
-    ------
-    CaptureError
-        Something in `launch` cannot be captured, or the device has no memory for the graph.
+    Raises `CaptureError`: something in `launch` cannot be captured, or the device has no memory for the graph.
     """
 
     def __init__(

@@ -41,17 +41,13 @@ class Link(Protocol):
 class Devices:
     """One or more devices of one backend with a common `Clock`, created by `open_devices`.
 
-    With a single device, all calls go directly to the device, without overhead.
+    With a single device, all calls go directly to the device, without overhead. Raises `LaunchError`: the GPUs cannot
+    be linked.
 
     Parameters
     ----------
     devices
         At least one device, in the order of opening; no GPU may be repeated.
-
-    Raises
-    ------
-    LaunchError
-        The GPUs cannot be linked.
     """
 
     def __init__(self, devices: Sequence[Device]) -> None:
@@ -116,6 +112,7 @@ class Devices:
 
         A copy starts after all work queued so far on its source and target devices, and ends before work queued later
         on these devices. Two copies in opposite directions between two devices overlap if they are queued by one call.
+        Raises `LaunchError`: the driver rejects a copy.
 
         Parameters
         ----------
@@ -124,11 +121,6 @@ class Devices:
         meanwhile
             Function that queues launches to run during the copies. The launches must neither write a source nor access
             a target of a copy. They start after all work queued so far; on a CPU they run after the copies.
-
-        Raises
-        ------
-        LaunchError
-            The driver rejects a copy.
         """
         for copy in copies:
             if copy.nbytes > min(copy.source.nbytes, copy.target.nbytes):

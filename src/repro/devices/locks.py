@@ -144,17 +144,14 @@ class DeviceLocks:
 def lock_devices(devices: Iterable[str], work: str) -> Iterator[DeviceLocks]:
     """Wait until no other measurement runs on these devices, then keep the devices locked during the body.
 
+    Raises `ReproError`: a lock file cannot be opened or is not a regular file.
+
     Parameters
     ----------
     devices
         Identifiers returned by `repro.devices.selection.identities`.
     work
         Description of the measurement, printed by waiting processes.
-
-    Raises
-    ------
-    ReproError
-        A lock file cannot be opened or is not a regular file.
     """
     locks = DeviceLocks(devices, work)
     locks.take()

@@ -119,12 +119,8 @@ def write_gpus(path: Path) -> None:
 def resolve_device(setting: str) -> str:
     """Convert the configured device selection to explicit device names: `cuda:0`, `cuda:0,1`, `opencl:0/2`.
 
-    `auto` selects a GPU if one exists and its Python packages are installed, otherwise the CPU.
-
-    Raises
-    ------
-    ReproError
-        The selection is invalid, a device does not exist, or only parts of a GPU (MIG) are visible.
+    `auto` selects a GPU if one exists and its Python packages are installed, otherwise the CPU. Raises `ReproError`:
+    the selection is invalid, a device does not exist, or only parts of a GPU (MIG) are visible.
     """
     if not names_device(setting):
         meant = suggestion(setting, DEVICE_WORDS)
@@ -211,10 +207,8 @@ def target_of(device: str) -> Target:
 def open_devices(setting: str) -> Devices:
     """Open all devices that the configuration selects.
 
-    Raises
-    ------
-    ReproError
-        A device or its Python packages are missing, the GPUs differ in generation, or they cannot be linked.
+    Raises `ReproError`: a device or its Python packages are missing, the GPUs differ in generation, or they cannot be
+    linked.
     """
     device_names = resolve_device(setting)
     if len(single_devices(device_names)) > 1:
@@ -231,10 +225,7 @@ def open_devices(setting: str) -> Devices:
 def open_device(setting: str) -> Device:
     """Open the single device that the configuration selects.
 
-    Raises
-    ------
-    ReproError
-        The device or its Python packages are missing, or several devices are selected.
+    Raises `ReproError`: the device or its Python packages are missing, or several devices are selected.
     """
     device_name = resolve_device(setting)
     if "," in device_name or "/" in device_name:

@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 from repro.devices.base import Argument, Buffer
 from repro.devices.opencl import OpenClDevice
 from repro.errors import ReproError, Unsupported
-from repro.filtering.grids import Grid, Patches, SortedCells, part_begins
+from repro.filtering.grids import Grid, Patches, SortedCells, Triangulation, part_begins
 from repro.filtering.kernels import LOCAL, SUM_ROWS
 from repro.filtering.spline_kernel import kernel
-from repro.filtering.triangulation import Triangulation
 from repro.galerkin import exponents, mode_count, to_monomials
 from repro.sparse.device_primitives import Launches
 from repro.sparse.elementwise import in_order

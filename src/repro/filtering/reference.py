@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 
 from repro.errors import ReproError
-from repro.filtering.spline_kernel import SplineKernel, kernel
+from repro.filtering.grids import Triangulation
+from repro.filtering.spline_kernel import Floats, SplineKernel, kernel
 from repro.filtering.stencil_geometry import (
-    Floats,
     Integers,
     StencilPairs,
     Strips,
@@ -28,7 +28,6 @@ from repro.filtering.stencil_geometry import (
     strips_from_edge,
     strips_from_line,
 )
-from repro.filtering.triangulation import Triangulation
 from repro.galerkin import BASES, collapsed, exponents, mode_count, to_monomials
 
 #: Number of pairs integrated at once; so few that their quadrature points stay in the cache of a core.

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from repro.errors import ReproError
-from repro.filtering.grids import Grid, grid_of_triangles
-from repro.filtering.triangulation import Triangulation
+from repro.filtering.grids import Grid, Triangulation, grid_of_triangles
 from repro.problems.assembly import longest_edges
 
 Floats = NDArray[np.float64]

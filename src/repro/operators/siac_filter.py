@@ -14,13 +14,12 @@ from scipy.sparse import csr_array
 from repro.devices.base import OutOfDeviceMemory, Program
 from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, argument_errors, brief
 from repro.exact_casts import cast
-from repro.filtering.grids import SortedCells
+from repro.filtering.grids import SortedCells, Triangulation, evaluation_points, of_field, triangulation
 from repro.filtering.kernels import DEGREES, render_siac
 from repro.filtering.matrix import FilterMatrix, MatrixRows, MatrixSize
 from repro.filtering.matrix_free import LocalPerPoint, MatrixFree, PerPoint, Points, Stencil
 from repro.filtering.spline_kernel import kernel
 from repro.filtering.stencil_geometry import point_scales, predicted_pairs, scales, triangle_scales
-from repro.filtering.triangulation import Triangulation, evaluation_points, of_field, triangulation
 from repro.galerkin import BASES, evaluation_rule, mode_count
 from repro.operators.arrays import VectorType, host_array, is_on_device
 from repro.operators.base import (

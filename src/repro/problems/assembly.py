@@ -293,12 +293,8 @@ def fold_blocks(matrix: sp.csr_array, entry: str, where: object, tolerance: floa
     A real kn×km matrix becomes n×m entries if every k×k block has the form of the entry type, within `tolerance`
     relative to the block's largest value. Blocks are any 3×3 blocks, or quaternions in the 4×4 form of eq. 1 of
     Mueller-Roemer et al. 2020. Real and complex matrices keep their values. A matrix of ones gets the entry type
-    `pattern`.
-
-    Raises
-    ------
-    ReproError
-        The values are of another kind, the size is no multiple of the block's, or a block is no such entry.
+    `pattern`. Raises `ReproError`: the values are of another kind, the size is no multiple of the block's, or a block
+    is no such entry.
     """
     check_entry(entry, bool(np.iscomplexobj(matrix.data)), matrix.shape, where)
     indptr, indices, data = matrix.indptr, matrix.indices, matrix.data
@@ -413,17 +409,14 @@ _NUMBERS = ("no", "one", "two", "three", "four", "five", "six")
 def fixed_vertices(vertices: Floats, fixed: Sequence[Fixed], groups: Mapping[str | int, Floats], path: Path) -> Mask:
     """Return the mask `(v,)` of the vertices that at least one of the supports `fixed` contains.
 
+    Raises `ReproError`: a support contains no vertex, or all vertices are fixed.
+
     Parameters
     ----------
     vertices
         `(v, 3)`.
     groups
         Points `(p, 3)` of each physical group that a support names, bitwise equal to vertices of the mesh.
-
-    Raises
-    ------
-    ReproError
-        A support contains no vertex, or all vertices are fixed.
     """
     is_fixed = np.zeros(len(vertices), bool)
     for support in fixed:

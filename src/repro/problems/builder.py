@@ -11,9 +11,8 @@ from repro.config.models import Config, OwnProblem
 from repro.errors import ReproError
 from repro.problems.assembly import Assembled, assemble_dirac, elastic_body, fold_blocks
 from repro.problems.fetch import Found
-from repro.problems.field import Field
+from repro.problems.field import FIELD_KINDS, Field, generate_field
 from repro.problems.files import mesh_checksum
-from repro.problems.generated_fields import FIELD_KINDS, generate_field
 from repro.problems.generators import KINDS, generate
 from repro.problems.matrix import Matrix, Updates, draw_batches
 from repro.problems.own_problems import assemble_own, read_field
@@ -46,11 +45,8 @@ def build(problem: str | OwnProblem, config: Config, registry: Registry | None =
     The problem's `origin` contains source, address, checksum and its state, counts, parameters, licence, credit and
     notes. Some problems also have `rebuilt`, `stand_in`, `updates` (how batches were drawn), `semidefinite` (true of a
     matrix that is symmetric positive semidefinite by construction), or, for a generated field, `kind` and `function`.
-
-    Raises
-    ------
-    ReproError
-        The name is unknown, input is unavailable or unusable, or the matrix size differs from the published size.
+    Raises `ReproError`: the name is unknown, input is unavailable or unusable, or the matrix size differs from the
+    published size.
     """
     item = find(problem, config, registry) if isinstance(problem, str) else problem
     name = own_name(item) if isinstance(item, OwnProblem) else item.name
@@ -98,10 +94,8 @@ def find(name: str, config: Config, registry: Registry | None = None) -> Problem
 def mesh_of(item: ProblemSpec | OwnProblem, config: Config) -> Found[MeshFile]:
     """Return the mesh on which the matrix of a registered problem is assembled.
 
-    Raises
-    ------
-    ReproError
-        The problem is not assembled on an external mesh, or the mesh can neither be obtained nor built.
+    Raises `ReproError`: the problem is not assembled on an external mesh, or the mesh can neither be obtained nor
+    built.
     """
     match item:
         case Stanford():

@@ -455,12 +455,8 @@ def obtain(wanted_files: Wanted, fetch_settings: Fetch, read: Callable[[tuple[Pa
     """Find or download a file, and read it.
 
     `read` checks the content of all parts; if it raises `ReproError`, the next source is tried. The environment
-    variable `REPRO_MIRROR` names a mirror that is tried before the configured mirrors.
-
-    Raises
-    ------
-    ReproError
-        No candidate was valid. The message lists each with its reason, and where to put the file by hand.
+    variable `REPRO_MIRROR` names a mirror that is tried before the configured mirrors. Raises `ReproError`: no
+    candidate was valid. The message lists each with its reason, and where to put the file by hand.
     """
     failures = _Failures()
     if found := _find_or_download(wanted_files, fetch_settings, read, failures):

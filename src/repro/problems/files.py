@@ -108,17 +108,13 @@ def open_plain(path: Path, limits: Limits, member: str | None = None) -> Iterato
     """Open a file as a stream of bytes, decompressed and extracted from an archive if necessary.
 
     Compression (gzip, xz) and tar archives are recognised by their first bytes. If the data are damaged or exceed the
-    limits, the read that reaches this point raises `ReproError`.
+    limits, the read that reaches this point raises `ReproError`. Raises `ReproError`: the file is missing, unreadable,
+    truncated, corrupt or too large, or the archive does not have the member.
 
     Parameters
     ----------
     member
         End of the path of the wanted file in an archive, such as `bunny/reconstruction/bun_zipper.ply`.
-
-    Raises
-    ------
-    ReproError
-        The file is missing, unreadable, truncated, corrupt or too large, or the archive does not have the member.
     """
     try:
         file = path.open("rb")
@@ -296,12 +292,8 @@ def update_record(cache: Path, name: str, fields: Mapping[str, Any]) -> None:
 def check_content(name: str, sha256: str, recorded_sha256: str | None, cache: Path, where: object) -> dict[str, str]:
     """Compare a content's checksum with the registry's checksum; if there is none, with the one recorded at first use.
 
-    Returns `sha256` and `state`: `recorded_sha256` if the registry has a checksum, otherwise `unpinned`.
-
-    Raises
-    ------
-    ReproError
-        The checksums differ.
+    Returns `sha256` and `state`: `recorded_sha256` if the registry has a checksum, otherwise `unpinned`. Raises
+    `ReproError`: the checksums differ.
     """
     expected = recorded_sha256 or read_record(cache, name).get("sha256")
     if expected not in (None, sha256):

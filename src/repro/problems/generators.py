@@ -124,7 +124,8 @@ def collapse(mesh: Mesh, cells: Sequence[int], sizes: Sequence[int], seed: int) 
 
     Disjoint cubes of cells (squares in the plane) are picked at random with a seed. All vertices inside a cube are
     merged into one vertex at its centre, which is joined to nearly all vertices on the cube's surface: about 5 s² for a
-    cube with s cells along each side, 4 s for a square. Cubes are convex, so no element is inverted.
+    cube with s cells along each side, 4 s for a square. Cubes are convex, so no element is inverted. Raises
+    `ReproError`: the cubes do not fit.
 
     Parameters
     ----------
@@ -132,11 +133,6 @@ def collapse(mesh: Mesh, cells: Sequence[int], sizes: Sequence[int], seed: int) 
         `lattice_box` or `lattice_torus` of `cells` in each dimension; cubes do not cross the latter's seam.
     sizes
         Cells along a side, one cube each.
-
-    Raises
-    ------
-    ReproError
-        The cubes do not fit.
     """
     lattice, elements = mesh
     rng = np.random.default_rng(seed)
@@ -219,6 +215,7 @@ def assemble_diffusion(
     Constant coefficients are κ = 1 and the speeds `WIND` times `convection`, so the matrix has few distinct values.
     Variable coefficients are drawn independently for each point, with ratios up to e² (`CONTRAST`). Then no two values
     on and above the diagonal are equal; with convection and an axis-aligned stencil, no two values at all are equal.
+    Raises `ReproError`: the stencil does not match the number of axes, or the matrix is too large for 32-bit indices.
 
     Parameters
     ----------
@@ -228,11 +225,6 @@ def assemble_diffusion(
         Number of stencil points: axis-aligned (5 in the plane, 7 in space) or with diagonal neighbours (9 or 27).
     convection
         Speed of the flow along the first axis; 0 leaves the matrix symmetric.
-
-    Raises
-    ------
-    ReproError
-        The stencil does not match the number of axes, or the matrix is too large for 32-bit indices.
     """
     if DIMENSIONS[stencil] != len(points):
         raise ReproError(
@@ -299,12 +291,8 @@ def assemble_arrow(rows: int, dense: int, *, coefficients: Coefficients = "const
     """Assemble a chain of nodes with `dense` further nodes that are joined to every node, so their rows are full.
 
     The matrix is the weighted Laplacian of this graph plus the identity; weights are 1 or variable. It is symmetric and
-    strictly diagonally dominant. The full rows come first.
-
-    Raises
-    ------
-    ReproError
-        At least half of the rows are full ones, or the matrix is too large for 32-bit indices.
+    strictly diagonally dominant. The full rows come first. Raises `ReproError`: at least half of the rows are full
+    ones, or the matrix is too large for 32-bit indices.
     """
     if rows <= 2 * dense:
         raise ReproError("too many full rows", expected=f"fewer than half of {rows}", actual=dense)
@@ -373,10 +361,7 @@ KINDS: dict[str, Generator] = {}
 def generate(kind: str, **parameters: Any) -> Assembled:
     """Generate a problem. `kind` is a key of `KINDS`; `parameters` override defaults of the kind's function.
 
-    Raises
-    ------
-    ReproError
-        The kind or a parameter is unknown, or a value is invalid; all are listed.
+    Raises `ReproError`: the kind or a parameter is unknown, or a value is invalid; all are listed.
     """
     return computed("problem", KINDS, kind, parameters)
 

@@ -81,11 +81,8 @@ def member_of(path: Path) -> str:
 def read_header(stream: BinaryIO, path: Path, limits: Limits) -> Header:
     """Read a Matrix Market file up to its size line and check the header; the stream then stands at the first entry.
 
-    Raises
-    ------
-    ReproError
-        The file is not Matrix Market or has no size, a symmetric matrix is not square, or the matrix is too large for
-        32-bit indices or the limits.
+    Raises `ReproError`: the file is not Matrix Market or has no size, a symmetric matrix is not square, or the matrix
+    is too large for 32-bit indices or the limits.
     """
     remaining, lines = limits.header, 0
 
@@ -212,12 +209,9 @@ def tokens(block: bytes, kinds: tuple[str, ...], line: int, path: Path) -> list[
 
     `line` is the first line's number.
 
-    Indices are returned as int32, invalid ones as 0 or less; values are returned as the nearest float64.
-
-    Raises
-    ------
-    ReproError
-        A line contains something else, or a number outside the range of float64; the message states the line number.
+    Indices are returned as int32, invalid ones as 0 or less; values are returned as the nearest float64. Raises
+    `ReproError`: a line contains something else, or a number outside the range of float64; the message states the line
+    number.
     """
     columns = _fast_tokens(block, kinds)
     return _slow_tokens(block, kinds, line, path) if columns is None else columns
@@ -427,7 +421,9 @@ def read_matrix(path: Path, limits: Limits | None = None, *, distinct: bool = Fa
     """Read a Matrix Market file: plain, compressed by gzip or xz, or in a tar archive that has the matrix's name.
 
     Values are rounded to the nearest float64; integers are exact; pattern entries become 1. The matrix may be
-    rectangular or empty. The file is read in a subprocess.
+    rectangular or empty. The file is read in a subprocess. Raises `ReproError`: the file is missing, damaged or not
+    Matrix Market; a line contradicts the header (the message states the line number); values are NaN or infinite; or
+    the matrix is too large for 32-bit indices or the limits.
 
     Parameters
     ----------
@@ -435,12 +431,6 @@ def read_matrix(path: Path, limits: Limits | None = None, *, distinct: bool = Fa
         Whether a repeated entry is an error, as for a pattern; if False, repeated entries are summed.
     lower
         Whether to read a symmetric file without adding the upper triangle.
-
-    Raises
-    ------
-    ReproError
-        The file is missing, damaged or not Matrix Market; a line contradicts the header (the message states the
-        line number); values are NaN or infinite; or the matrix is too large for 32-bit indices or the limits.
     """
     limits = limits or Limits()
     location = locate(path)

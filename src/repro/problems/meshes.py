@@ -31,21 +31,31 @@ from repro.problems.meshreaders import Cells, Flaw
 from repro.problems.subprocess_reader import read_isolated
 
 _OURS, MESHIO = "repro.problems.meshreaders.", "meshio."
-#: Suffixes of the formats that each of our modules reads, and of those that only modules of meshio read.
-_READ_BY_OURS = {"ply": "ply", "obj": "obj", "off": "off", "stl": "stl", "gmsh": "msh", "tetgen": "node ele",
-                 "medit": "mesh meshb", "vtk": "vtk", "vtu": "vtu"}  # fmt: skip
+#: Suffixes of the formats that each module of meshio reads, and we do not.
 _READ_BY_MESHIO = {"abaqus": "inp", "avsucd": "avs", "cgns": "cgns", "exodus": "exo", "flac3d": "f3grid", "h5m": "h5m",
                    "mdpa": "mdpa", "med": "med", "nastran": "bdf fem nas", "netgen": "vol", "permas": "dato",
                    "su2": "su2", "tecplot": "tec", "xdmf": "xdmf xmf"}  # fmt: skip
-#: Module for each file suffix, with a function `read`.
+#: Module and function that reads each file suffix.
 FORMATS = {
-    f".{suffix}": package + module
-    for package, modules in ((_OURS, _READ_BY_OURS), (MESHIO, _READ_BY_MESHIO))
-    for module, suffixes in modules.items()
-    for suffix in suffixes.split()
+    ".ply": (f"{_OURS}ply", "read_ply"),
+    ".obj": (f"{_OURS}surfaces", "read_obj"),
+    ".off": (f"{_OURS}surfaces", "read_off"),
+    ".stl": (f"{_OURS}surfaces", "read_stl"),
+    ".msh": (f"{_OURS}gmsh", "read_gmsh"),
+    ".node": (f"{_OURS}volumes", "read_tetgen"),
+    ".ele": (f"{_OURS}volumes", "read_tetgen"),
+    ".mesh": (f"{_OURS}volumes", "read_medit"),
+    ".meshb": (f"{_OURS}volumes", "read_medit"),
+    ".vtk": (f"{_OURS}vtk", "read_vtk"),
+    ".vtu": (f"{_OURS}vtu", "read_vtu"),
+    **{
+        f".{suffix}": (f"{MESHIO}{module}", "read")
+        for module, suffixes in _READ_BY_MESHIO.items()
+        for suffix in suffixes.split()
+    },
 }
 #: Module that reads physical groups of Gmsh's files.
-GMSH_GROUPS = FORMATS[".msh"]
+GMSH_GROUPS, _ = FORMATS[".msh"]
 #: Formats that can store any number of values for each cell.
 FIELD_FORMATS = (".vtu", ".vtk")
 PACKED = (".gz", ".xz")
@@ -154,10 +164,7 @@ _FANS = 8
 def cut(points: Floats, blocks: list[Cells], path: Path) -> tuple[Corners, tuple[str, ...]]:
     """Triangulate polygons in file order; return triangles `(t, 3)`, and notes about the polygons.
 
-    Raises
-    ------
-    ReproError
-        A polygon crosses itself, has no area, or is too bent to be projected.
+    Raises `ReproError`: a polygon crosses itself, has no area, or is too bent to be projected.
     """
     faces, positions, number, warped_count = [], [], 0, 0
     earlier_cells = 0
@@ -322,18 +329,15 @@ MAX_COORDINATE = 1e100
 def read_surface(path: Path | str, limits: Limits | None = None) -> tuple[Floats, NDArray[np.int64], tuple[str, ...]]:
     """Read a triangle mesh; polygons are triangulated; lines, points and volumes are ignored.
 
+    Raises `ReproError`: the file is missing, of an unknown format, damaged or beyond the limits, or its reader crashed;
+    there are no faces, nonlinear or degenerate ones, or polygons that cannot be triangulated.
+
     Returns
     -------
     vertices, faces
         float64 `(v, 3)`, only vertices in use, in file order; and `(f, 3)` vertex numbers.
     notes
         Sentences about what was dropped, changed or unusual, such as duplicate faces or edges with over two faces.
-
-    Raises
-    ------
-    ReproError
-        The file is missing, of an unknown format, damaged or beyond the limits, or its reader crashed; there are no
-        faces, nonlinear or degenerate ones, or polygons that cannot be triangulated.
     """
     path = Path(path)
     points, faces, cut_notes = _read(path, limits or Limits(), _cut_faces)
@@ -349,18 +353,16 @@ def read_tetrahedra(
 ) -> tuple[Floats, NDArray[np.int64], tuple[str, ...]]:
     """Read a tetrahedral mesh and ignore triangles, lines and points. For TetGen, `path` is either of the two files.
 
+    Raises `ReproError`: for the reasons listed in `read_surface`, or: there are no tetrahedra; there are other kinds of
+    volumes; tetrahedra are degenerate; or some are left-handed and some right-handed, and some overlap at a common
+    face.
+
     Returns
     -------
     vertices, tetrahedra
         float64 `(v, 3)`, only vertices in use, in file order; and `(t, 4)` vertex numbers, of positive volume.
     notes
         Sentences about what was dropped or changed.
-
-    Raises
-    ------
-    ReproError
-        For the reasons listed in `read_surface`, or: there are no tetrahedra; there are other kinds of volumes;
-        tetrahedra are degenerate; or some are left-handed and some right-handed, and some overlap at a common face.
     """
     path = Path(path)
     points, cells = read_blocks(path, limits or Limits())
@@ -446,20 +448,25 @@ def _read(path: Path, limits: Limits, use: Callable[[Floats, list[Cells], Path],
             actual=path.name,
         )
     with unpacked(path, suffix, limits) as plain_path:
-        module = FORMATS[suffix]
-        parse = partial(_parse, plain_path, module, path, values, use)
+        module, function = FORMATS[suffix]
+        parse = partial(_parse, plain_path, module, function, path, values, use)
         return read_isolated(
             parse, plain_path, limits, f"the reader of {suffix} files", public_path=path, needs=(module,)
         )
 
 
-def _parse(plain_path: Path, module: str, path: Path, values: bool, use: Callable[[Floats, list[Cells], Path], T]) -> T:
+def _parse(
+    plain_path: Path,
+    module: str,
+    function: str,
+    path: Path,
+    values: bool,
+    use: Callable[[Floats, list[Cells], Path], T],
+) -> T:
     """Read the unpacked copy `plain_path` of a file; errors name the user's path."""
     try:
-        if module.startswith(MESHIO):
-            points, cells = _contents_of(import_module(module).read(str(plain_path)))
-        else:
-            points, cells = import_module(module).read(plain_path, values)
+        read = getattr(import_module(module), function)
+        points, cells = _contents_of(read(str(plain_path))) if module.startswith(MESHIO) else read(plain_path, values)
     except Flaw as flaw:
         raise ReproError(flaw.what, where=path, expected=flaw.expected, actual=flaw.actual, todo=flaw.todo) from flaw
     except (ReproError, MemoryError):

@@ -19,9 +19,8 @@ from repro.errors import ReproError
 from repro.galerkin import BASES, exchange_last, mode_count
 from repro.problems import generators
 from repro.problems.assembly import Assembled, Floats, assemble_dirac, elastic_body, fixed_vertices, fold_blocks
-from repro.problems.field import MAX_DEGREE, Field
+from repro.problems.field import MAX_DEGREE, Field, size_of
 from repro.problems.files import check_entry, locate_own, mesh_checksum, open_plain
-from repro.problems.generated_fields import size_of
 from repro.problems.matrix_market import (
     ENDINGS,
     ENTRY_OF_FIELD,
@@ -87,13 +86,9 @@ def read_field(description: FieldFile, limits: Limits | None = None) -> Field:
 
     If the file has tetrahedra, they are read, and lines and triangles are ignored. Otherwise triangles in a plane of
     constant z are read. In inverted cells, the last two vertices are swapped and the modes adapted. Cell data are
-    `(c,)` for degree 0, or `(c, m)`, where m determines the degree.
-
-    Raises
-    ------
-    ReproError
-        The file cannot be read (see `repro.problems.meshes.read_surface`), has no cell data, no cells of the right
-        kind, or no valid modes; or cells leave gaps or overlap in a periodic domain.
+    `(c,)` for degree 0, or `(c, m)`, where m determines the degree. Raises `ReproError`: the file cannot be read (see
+    `repro.problems.meshes.read_surface`), has no cell data, no cells of the right kind, or no valid modes; or cells
+    leave gaps or overlap in a periodic domain.
     """
     path, limits = locate_own(description.path), limits or Limits()
     check_field_file(path)
@@ -266,11 +261,7 @@ def describe_file(problem: OwnProblem | LocalFile, limits: Limits | None = None)
     """Return the properties of a problem that the head of its file states: the size and a matrix's entry type.
 
     A wrong header is stored as `refused` instead of raised, so that the other problems of a campaign can be measured.
-
-    Raises
-    ------
-    ReproError
-        The file is missing or of an unknown kind, or a mesh's entry type is not specified.
+    Raises `ReproError`: the file is missing or of an unknown kind, or a mesh's entry type is not specified.
     """
     path = locate_own(problem.path)
     limits = limits or Limits()
@@ -317,10 +308,7 @@ def size_by_length(path: Path, subject: str) -> tuple[int, int]:
 def entry_of(path: Path, entry: str | None, header: Header | None) -> str:
     """Return the entry type of a user's problem, from the configuration or else from the Matrix Market header.
 
-    Raises
-    ------
-    ReproError
-        The kind of file is unknown, or the entry type does not match the file or is not specified.
+    Raises `ReproError`: the kind of file is unknown, or the entry type does not match the file or is not specified.
     """
     if header is not None:
         check_entry(entry or header.entry, header.field == "complex", (header.rows, header.columns), path)
@@ -353,6 +341,9 @@ def assemble_own(
 ) -> tuple[str, Assembled, dict[str, Any]]:
     """Build a matrix from a local file; return entry type, matrix, and `checksum` and `counts` of the file.
 
+    Raises `ReproError`: the file is missing, damaged, beyond the limits or of an unknown kind, or the entry type does
+    not match it.
+
     Parameters
     ----------
     path
@@ -364,11 +355,6 @@ def assemble_own(
         Seed for the random curvature potential of the Dirac operator.
     fixed
         Supports that fix vertices of a tetrahedral mesh; the rows and columns of these vertices are left out.
-
-    Raises
-    ------
-    ReproError
-        The file is missing, damaged, beyond the limits or of an unknown kind, or the entry type does not match it.
     """
     path, limits = locate_own(path), limits or Limits()
     if fixed and is_matrix_market(path):

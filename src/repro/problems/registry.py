@@ -229,13 +229,9 @@ def evenly_spaced(sorted_matrices: list[Indexed], count: int | None) -> list[Ind
 def read_csv(path: Path) -> tuple[list[Indexed], str]:
     """Read a file in the format of SuiteSparse's `ssstats.csv`; return its matrices and its date.
 
-    Two lines state the count and the date. Each further line describes one matrix: group, name, rows, columns,
-    non-zeros, flags `real_flag` and `binary` and a third flag, two symmetries, kind, and possibly more.
-
-    Raises
-    ------
-    ReproError
-        The file is missing, malformed, or does not have the number of lines that it states.
+    Two lines state the count and the date. Each further line describes one matrix: group, name, rows, columns, non-
+    zeros, flags `real_flag` and `binary` and a third flag, two symmetries, kind, and possibly more. Raises
+    `ReproError`: the file is missing, malformed, or does not have the number of lines that it states.
     """
     try:
         with path.open(newline="", encoding="utf-8") as file:
@@ -500,12 +496,8 @@ class Registry(Model):
         """Return the problems selected by a study's key `problems`, without repetitions, in the given order.
 
         `selection` is the name of a set, or a list of sets, problem names and own problems. `where` names the key in
-        messages.
-
-        Raises
-        ------
-        ReproError
-            A name or set is unknown, a set is not resolved, or a user's problem has the name of another problem.
+        messages. Raises `ReproError`: a name or set is unknown, a set is not resolved, or a user's problem has the name
+        of another problem.
         """
         items_by_name, sets = {item.name: item for item in self.problems}, self.sets()
         problems: dict[str, ProblemSpec | OwnProblem] = {}

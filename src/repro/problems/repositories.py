@@ -116,12 +116,8 @@ def _mirror_addresses(item: Suitesparse, fetch_settings: Fetch) -> Iterator[Addr
 def look_up(group: str, matrix: str, fetch_settings: Fetch) -> dict[str, Any]:
     """Return a matrix's entry in the SuiteSparse index: id, group, name, size, kind and address.
 
-    `group` is used only if several matrices have this name.
-
-    Raises
-    ------
-    ReproError
-        The index cannot be read or does not contain the matrix.
+    `group` is used only if several matrices have this name. Raises `ReproError`: the index cannot be read or does not
+    contain the matrix.
     """
     entries = _ask_index(fetch_settings, matrix)
     for entry in entries:
@@ -222,10 +218,7 @@ def read_tetmesh(item: Tetmesh, fetch_settings: Fetch, limits: Limits | None = N
 def obtain_recipe(item: Recipe, fetch_settings: Fetch, registry: Path = REGISTRY) -> Found[MeshFile]:
     """Obtain a recipe's mesh from the download folder or a mirror and check its checksum, or build it now.
 
-    Raises
-    ------
-    ReproError
-        The recipe does not exist, or the mesh is unavailable and cannot be built.
+    Raises `ReproError`: the recipe does not exist, or the mesh is unavailable and cannot be built.
     """
     recipe = find_recipe(item.recipe)
 
@@ -259,6 +252,9 @@ def obtain_recipe(item: Recipe, fetch_settings: Fetch, registry: Path = REGISTRY
 def build_recipe(name: str, fetch_settings: Fetch, registry: Path = REGISTRY) -> Read:
     """Build the mesh that a recipe describes.
 
+    Raises `ReproError`: the recipe does not exist; a package, library or surface is missing; or the mesh generator
+    failed.
+
     Returns
     -------
     vertices, tetrahedra
@@ -266,11 +262,6 @@ def build_recipe(name: str, fetch_settings: Fetch, registry: Path = REGISTRY) ->
         package versions give equal results.
     notes
         Sentences that name the surface and the programs used.
-
-    Raises
-    ------
-    ReproError
-        The recipe does not exist; a package, library or surface is missing; or the mesh generator failed.
     """
     recipe = find_recipe(name)
     recipe_mesh = recipe.make(partial(mesh, fetch_settings=fetch_settings, registry=registry))

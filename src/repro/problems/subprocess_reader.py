@@ -228,6 +228,7 @@ def read_isolated(
     """Call a function in a subprocess and return its result; thread-safe.
 
     The subprocess has the current folder, environment, module path, resource limits and standard error of this process.
+    Raises `ReproError`: `read` raised it, or the subprocess exceeded the limits, crashed, or could not be started.
 
     Parameters
     ----------
@@ -241,11 +242,6 @@ def read_isolated(
         File to name in messages, if `path` is a copy.
     needs
         Additional modules that the server imports once for all files.
-
-    Raises
-    ------
-    ReproError
-        `read` raised it, or the subprocess exceeded the limits, crashed, or could not be started.
     """
     if reader_process.is_isolated:
         return read()

@@ -93,12 +93,7 @@ def row_lengths(targets: LengthTargets) -> Lengths:
     """Return row lengths, longest first, that meet all targets exactly, except an approximate standard deviation.
 
     Lengths above the width follow a truncated power law, whose exponent is fitted to the standard deviation. Lengths up
-    to the width follow a truncated geometric law.
-
-    Raises
-    ------
-    ReproError
-        The targets are impossible.
+    to the width follow a truncated geometric law. Raises `ReproError`: the targets are impossible.
     """
     targets.check()
     count, law = _tail(targets)
@@ -247,10 +242,7 @@ def assemble_graph(targets: LengthTargets, columns: int, family: Family, seed: i
     uniform
         All columns are equally likely.
 
-    Raises
-    ------
-    ReproError
-        The row lengths are impossible, or the matrix is too large for 32-bit indices.
+    Raises `ReproError`: the row lengths are impossible, or the matrix is too large for 32-bit indices.
     """
     if targets.longest > columns or max(targets.nonzeros, targets.rows, columns) >= 2**31:
         raise ReproError(
@@ -426,7 +418,8 @@ def assemble_lookalike(rows: int, nonzeros: int, *, longest: int, hubs: int, spr
     node's weight, d the distance of the pair, and g Gumbel noise of scale `NOISE`. A larger spread of weights makes row
     lengths of neighbouring nodes differ more, which increases the padding of sliced layouts. A hub is coupled with the
     nodes nearest to it, like a port or a rigid link of a finite-element model. Pattern and values are symmetric. Values
-    decay with the distance and are much smaller than the diagonal.
+    decay with the distance and are much smaller than the diagonal. Raises `ReproError`: no such matrix exists: the
+    difference is odd, or there is no room for the hubs or the non-zeros.
 
     Parameters
     ----------
@@ -438,11 +431,6 @@ def assemble_lookalike(rows: int, nonzeros: int, *, longest: int, hubs: int, spr
         Number of hubs; the row lengths of hubs decrease linearly to a quarter of `longest`.
     spread
         Standard deviation of the weights.
-
-    Raises
-    ------
-    ReproError
-        No such matrix exists: the difference is odd, or there is no room for the hubs or the non-zeros.
     """
     rng = np.random.default_rng(seed)
     if (nonzeros - rows) % 2:

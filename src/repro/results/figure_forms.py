@@ -1,4 +1,4 @@
-"""The forms of all figures but rows: curves, points and upright bars over a size, and fields; panels side by side.
+"""The forms of all figures but rows: curves and points over a size; panels side by side.
 
 A study chooses what a figure shows, as data: panels of one of the classes here and in `repro.results.figure_rows`.
 `draw_panels` puts them side by side, with one legend, the reasons for what is missing, and the footnote. What a bar or
@@ -13,15 +13,12 @@ from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-import numpy as np
-
 from repro.results import figure_style, plotting
 from repro.results.figure_style import GREY, PUBLISHED, TEXT_WIDTH
 from repro.results.problem_lines import join_sentences
 from repro.results.tables import Figure
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis as MatplotlibAxis
     from matplotlib.figure import Figure as Canvas
@@ -48,8 +45,6 @@ class Pen(NamedTuple):
     size: float = 3.8
     width: float = 0.8
     zorder: float = 3
-    #: Whether the line goes from point to point in steps.
-    has_steps: bool = False
 
     def line(self, x: Sequence[float] = (), y: Sequence[float] = (), label: str = "", **style: Any) -> Line2D:
         """Return the marks at the given places; without places, their sample in a legend."""
@@ -62,7 +57,7 @@ class Pen(NamedTuple):
             linewidth=self.width, markersize=self.size, markeredgewidth=edge_width,
             markerfacecolor="white" if self.is_hollow else self.colour,
             markeredgecolor=self.colour if self.is_hollow or is_stroke else "white",
-            drawstyle="steps-post" if self.has_steps else "default", **style,
+            **style,
         )  # fmt: skip
 
 
@@ -168,8 +163,6 @@ def draw_panels(
     labels: tuple[str, str] = ("", ""),
     keys: Keys | None = None,
     mark: str | None = None,
-    bar: ColourBar | None = None,
-    title: str = "",
 ) -> Canvas:
     """Draw panels in a grid, with one common legend above.
 
@@ -189,10 +182,6 @@ def draw_panels(
         Further entries of the legend.
     mark
         Meaning of the marks at names; None if no name is marked.
-    bar
-        A bar of colours beside all panels.
-    title
-        Text above all.
     """
     if all(panel.is_empty for panel in panels):
         return figure_style.empty_canvas(empty)
@@ -210,13 +199,11 @@ def draw_panels(
         axes.set_axis_off()
     if is_shared:
         _label_outer(grid)
-    if bar:
-        bar.draw(drawing, [axes for axes in grid.flat if axes.axison])
     if keys:
         drawing.legend(handles=samples(keys), loc="outside upper left", ncols=columns, **LEGEND)
-    for text, write in ((labels[0], drawing.supxlabel), (labels[1], drawing.supylabel), (title, drawing.suptitle)):
+    for text, write in ((labels[0], drawing.supxlabel), (labels[1], drawing.supylabel)):
         if text:
-            write(text, fontsize=figure_style.RC["axes.titlesize" if text == title else "axes.labelsize"])
+            write(text, fontsize=figure_style.RC["axes.labelsize"])
     if mark:
         figure_style.write_footnote(drawing, mark)
     return drawing
@@ -310,7 +297,7 @@ VALUE_STEP = 0.11
 
 @dataclass(frozen=True)
 class Curve:
-    """Points, joined by a line or not, or upright bars."""
+    """Points, joined by a line or not."""
 
     label: str
     pen: Pen
@@ -320,8 +307,6 @@ class Curve:
     crosses: Sequence[float] = ()
     #: How many points of a page it is shifted to the right, so that marks of several curves do not overlap.
     shift: float = 0.0
-    #: Width of bars; 0 for marks and lines.
-    bar_width: float = 0.0
     #: Only every so manieth point has a mark.
     mark_every: int = 1
     #: Whether the legend has it, and whether its last value is written at its end.
@@ -330,14 +315,10 @@ class Curve:
 
     @property
     def keys(self) -> Keys:
-        look = Fill(self.pen.colour) if self.bar_width else self.pen
-        return {self.label: look} if self.has_key else {}
+        return {self.label: self.pen} if self.has_key else {}
 
     def draw(self, axes: Axes) -> None:
         x, y = [point[0] for point in self.points], [point[1] for point in self.points]
-        if self.bar_width:
-            axes.bar(x, y, self.bar_width, color=self.pen.colour, label=self.label, zorder=2)
-            return
         shift = plotting.ScaledTranslation(self.shift / 72, 0, axes.figure.dpi_scale_trans)
         lines = [self.pen.line(x, y, self.label, markevery=self.mark_every)]
         # intervals are drawn below the marks, since short ones would cover them
@@ -354,7 +335,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Curves:
-    """Curves, points or upright bars over a size."""
+    """Curves or points over a size."""
 
     curves: Sequence[Curve]
     x: Axis
@@ -395,7 +376,7 @@ class Curves:
                 line.draw(axes, is_upright=is_upright)
         self.x.set_up(axes, "x")
         self.y.set_up(axes, "y")
-        axes.grid(axis="y" if any(curve.bar_width for curve in self.curves) else "both")
+        axes.grid(axis="both")
         self._write_values(axes)
 
     def _write_values(self, axes: Axes) -> None:
@@ -408,83 +389,3 @@ class Curves:
                 f"{y:.2f}", (x, height), xycoords=axes.get_xaxis_transform(), xytext=(6, 0), va="center",
                 textcoords="offset points", fontsize=6, annotation_clip=False,
             )  # fmt: skip
-
-
-# fields --------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ColourBar:
-    """What colours mean: numbers from one end to another, or each colour a name."""
-
-    label: str
-    limits: Interval
-    #: Places with their names.
-    ticks: Mapping[float, str] | None = None
-    #: One for each place, 0, 1, …; None for all colours of a field on a logarithmic scale.
-    colours: Sequence[str] | None = None
-
-    def draw(self, drawing: Canvas, panels: list[Axes]) -> None:
-        """Draw it beside panels."""
-        colours = plotting.ListedColormap(self.colours) if self.colours else figure_style.HEAT
-        norm: Any = plotting.LogNorm(*self.limits)
-        if self.colours:
-            norm = plotting.BoundaryNorm(np.arange(len(self.colours) + 1) - 0.5, len(self.colours))
-        bar = drawing.colorbar(plotting.ScalarMappable(norm, colours), ax=panels, label=self.label, pad=0.02, aspect=25)
-        if self.ticks:
-            bar.set_ticks(list(self.ticks), labels=list(self.ticks.values()))
-        bar.ax.yaxis.set_minor_locator(plotting.NullLocator())
-
-
-@dataclass(frozen=True)
-class Field:
-    """Numbers by two settings, as colours: bright is small."""
-
-    #: A row for each of `y_names`, a column for each of `x_names`; NaN for none.
-    values: npt.NDArray[np.float64]
-    x_names: Sequence[str]
-    y_names: Sequence[str]
-    x_label: str
-    y_label: str
-    title: str = ""
-    #: Ends of a logarithmic scale, which several panels share; None for a linear one with a bar of its own.
-    limits: Interval | None = None
-    bar_label: str = ""
-    #: Where a cross is drawn; the smallest number then gets a star.
-    crosses: npt.NDArray[np.bool_] | None = None
-    #: What the legend says about numbers that are missing, which are hatched; empty for blanks.
-    missing: str = ""
-    height: float = 2.4
-
-    @property
-    def is_empty(self) -> bool:
-        return not np.isfinite(self.values).any()
-
-    @property
-    def keys(self) -> Keys:
-        return {} if np.isfinite(self.values).all() else {self.missing: Fill("white", "////", GREY)}
-
-    def draw(self, axes: Axes, *, is_left: bool) -> None:
-        axes.set(title=self.title, xlabel=self.x_label, ylabel=self.y_label if is_left or self.limits is None else "")
-        for axis, names in ((axes.xaxis, self.x_names), (axes.yaxis, self.y_names)):
-            axis.set_ticks(np.arange(len(names)) + 0.5, labels=list(names))
-        axes.tick_params(length=0)
-        axes.spines[["left", "bottom"]].set_visible(False)
-        if not self.values.size:
-            figure_style.write_panel_reason(axes, "not searched")
-            return
-        if self.missing:
-            axes.patch.set(facecolor="white", edgecolor=figure_style.PALE, hatch="////", linewidth=0)
-        norm = plotting.LogNorm(*self.limits) if self.limits else None
-        style: dict[str, Any] = {"cmap": figure_style.HEAT, "edgecolors": "white", "linewidth": 0.3}
-        mesh = axes.pcolormesh(np.ma.masked_invalid(self.values), norm=norm, **style)
-        if self.bar_label:
-            axes.figure.colorbar(mesh, ax=axes, label=self.bar_label)
-        if self.crosses is not None:
-            for y, x in zip(*np.nonzero(self.crosses), strict=True):
-                axes.plot(x + 0.5, y + 0.5, "x", color="black", markersize=5, markeredgewidth=1)
-            if not self.is_empty:
-                y, x = np.unravel_index(int(np.nanargmin(self.values)), self.values.shape)
-                axes.plot(
-                    x + 0.5, y + 0.5, "*", color="white", markeredgecolor="black", markeredgewidth=0.6, markersize=8
-                )

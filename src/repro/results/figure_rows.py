@@ -266,13 +266,9 @@ class Rows(Generic[Case]):
     within: Sequence[float] = ()
     #: Right end of the axis; None for the end of the longest bar.
     right: float | None = None
-    #: Steps of the ticks of a logarithmic axis in a decade.
-    steps: Sequence[float] = (1, 2, 5)
     #: The most columns of numbers.
     columns: int = 1
     row_height: float = 0.22
-    #: Whether lines part the rows.
-    has_lines: bool = False
 
     @property
     def lanes(self) -> int:
@@ -335,8 +331,8 @@ class Rows(Generic[Case]):
             if reason := self._reason(row):
                 place: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center", "fontsize": 6}
                 axes.text(0.015, y, reason, **place, **figure_style.REASON)
-            if y and (self.has_lines or not row.cases):
-                axes.axhline(y - 0.5, color=figure_style.PALE if row.cases else GREY, linewidth=0.4, zorder=1)
+            if y and not row.cases:
+                axes.axhline(y - 0.5, color=GREY, linewidth=0.4, zorder=1)
         for line in self.references:
             line.draw(axes, is_upright=True)
         self._name_references(axes)
@@ -391,7 +387,7 @@ class Rows(Generic[Case]):
             axes.autoscale_view()
             low, high = axes.get_xlim()
             axes.set_xlim(min(low, *self._numbers), max(high, *self._numbers))
-            figure_style.log_ticks(axes.xaxis, self.steps)
+            figure_style.log_ticks(axes.xaxis)
         else:
             largest = 1.2 * max(1.0, *self._numbers)
             axes.set_xlim(-0.1, largest)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -66,8 +66,6 @@ BAND = "#e8e4d8"
 PRECISIONS = {"single": (PINK, "s"), "double": (VIOLET, "o")}
 #: Symbols of bars and diamonds, used as heads of the columns of numbers beside a panel.
 DIAMOND = "◇"
-# colour map with uniform luminance, safe for colour-blind readers; fast regions are bright
-HEAT = "cividis_r"
 
 #: Font sizes of tick labels, and of what is written below a figure.
 TICK_POINTS, FOOT_POINTS = 6.5, 6.0
@@ -262,8 +260,8 @@ def figure_settings(*, screen: bool = False) -> AbstractContextManager[None]:
 PLAIN, WIDE = (1e-4, 1e6), 300.0
 
 
-def log_ticks(axis: Axis, steps: Sequence[float] = (1, 2, 5)) -> None:
-    """Put ticks with plain numbers on a logarithmic axis at `steps` in each decade, without minor ticks.
+def log_ticks(axis: Axis) -> None:
+    """Put ticks with plain numbers on a logarithmic axis at 1, 2 and 5 in each decade, without minor ticks.
 
     If the labels would overlap, only powers of ten, or some of them, are labelled. Numbers that are very small or very
     large are written as powers of ten.
@@ -272,6 +270,7 @@ def log_ticks(axis: Axis, steps: Sequence[float] = (1, 2, 5)) -> None:
 
     low, high = axis.get_view_interval()
     formatter: Any = plotting.FuncFormatter(lambda value, _: f"{value:g}")
+    steps: tuple[int, ...] = (1, 2, 5)
     if low < PLAIN[0] or high > PLAIN[1]:
         formatter = plotting.LogFormatterSciNotation(10, minor_thresholds=(inf, inf))
         steps = (1,) if high > WIDE * low else steps

@@ -13,10 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from matplotlib import colormaps, style
-    from matplotlib.cm import ScalarMappable
+    from matplotlib import style
     from matplotlib.collections import PathCollection
-    from matplotlib.colors import BoundaryNorm, ListedColormap, LogNorm, to_hex
     from matplotlib.container import BarContainer
     from matplotlib.figure import Figure
     from matplotlib.font_manager import get_font_names
@@ -34,14 +32,13 @@ if TYPE_CHECKING:
     from matplotlib.transforms import ScaledTranslation
 
 __all__ = [
-    "BarContainer", "BoundaryNorm", "Figure", "FixedLocator", "FuncFormatter", "Line2D", "ListedColormap",
-    "LogFormatterSciNotation", "LogNorm", "MaxNLocator", "NullLocator", "Patch",
-    "PathCollection", "ScalarMappable", "ScaledTranslation", "VPacker",
-    "colormaps", "get_font_names", "style", "to_hex", "withStroke",
+    "BarContainer", "Figure", "FixedLocator", "FuncFormatter", "Line2D",
+    "LogFormatterSciNotation", "MaxNLocator", "NullLocator", "Patch",
+    "PathCollection", "ScaledTranslation", "VPacker",
+    "get_font_names", "style", "withStroke",
 ]  # fmt: skip
 #: The module of Matplotlib that has each name.
 MODULES = {
-    **dict.fromkeys(("BoundaryNorm", "ListedColormap", "LogNorm", "to_hex"), "colors"),
     **dict.fromkeys(("FixedLocator", "FuncFormatter", "LogFormatterSciNotation"), "ticker"),
     **dict.fromkeys(("MaxNLocator", "NullLocator"), "ticker"),
     "BarContainer": "container",
@@ -49,7 +46,6 @@ MODULES = {
     "Line2D": "lines",
     "Patch": "patches",
     "PathCollection": "collections",
-    "ScalarMappable": "cm",
     "ScaledTranslation": "transforms",
     "VPacker": "offsetbox",
     "get_font_names": "font_manager",

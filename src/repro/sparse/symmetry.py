@@ -106,6 +106,7 @@ def transposed(matrix: Matrix, *, conjugate: bool = False) -> Matrix:
     """Return the transpose of a matrix, or the matrix itself if both are the same bit for bit.
 
     Entries are transposed too: blocks are transposed and quaternions conjugated, which transposes the real expansion.
+    Raises `ReproError`: the transpose of an entry has another type.
 
     Parameters
     ----------
@@ -113,11 +114,6 @@ def transposed(matrix: Matrix, *, conjugate: bool = False) -> Matrix:
         Any matrix, square or not.
     conjugate
         Also conjugate complex entries.
-
-    Raises
-    ------
-    ReproError
-        The transpose of an entry has another type.
     """
     indptr, indices, order = transposed_order(matrix)
     values = matrix.values[order]

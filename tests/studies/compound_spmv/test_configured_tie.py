@@ -45,7 +45,7 @@ def test_a_verdict_is_by_the_configured_tie(configured: Maker, tie: float, verdi
 
 
 def test_captions_and_notes_speak_of_the_configured_tie(configured: Maker) -> None:
-    for text in tables(configured, 0.05, "table-2", "table-8b", "table-floor", "table-strategies"):
+    for text in tables(configured, 0.05, "table-2", "table-floor", "table-strategies"):
         assert r"5 \%" in text and r" 1 \%" not in text
 
 

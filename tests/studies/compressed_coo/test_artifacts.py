@@ -337,7 +337,7 @@ def test_without_the_extended_space_ours_is_absent(papers_space: Campaign) -> No
     assert {row["ours"] for row in rows.values()} == {None}
     assert rows["csr_repeat_median"]["compressed"] == pytest.approx(1.8)
     assert rows["bicgstab_median"]["compressed"] == pytest.approx(2700 / 2000 * 0.65)
-    for name in ("figure-3", "figure-4", "figure-5"):
+    for name in ("figure-4", "figure-5"):
         shown, made = drawn(papers_space, name)
         assert "`extended` was not searched" in made.caption
         assert "ours" not in shown
@@ -348,18 +348,14 @@ def test_figures_draw_what_the_tables_print(coo: Campaign) -> None:
     assert {"675", "100*", "values repeat", "values distinct", "median of the large", "median"} <= set(shown)
     assert "published most: 170 (V100), 250 (A100)" in shown
     assert "cuSPARSE, fastest of all: sliced ELLPACK" in shown
-    shown, made = drawn(coo, "figure-3")
-    assert "ours" in shown and "0.60" in shown
-    assert "0.60 where values repeat; 0.60 where values are distinct" in made.caption
     shown, made = drawn(coo, "figure-5")
     assert "1.50" in shown and f"{2700 / 1800 * 0.9:.2f}" in shown  # the median of 1 and 0.8
     assert "Diamonds" in made.caption
     assert "published median over the default: 1.2 (V100), 1.2 (A100)" in shown
 
 
-@pytest.mark.parametrize("name", ["figure-3", "figure-4"])
-def test_marks_stand_below_the_bars_of_their_row(coo: Campaign, name: str) -> None:
-    (axes,) = laid_out(cast(Figure, get_artifact(STUDY, name).make(coo, published_coo()))).axes
+def test_marks_stand_below_the_bars_of_their_row(coo: Campaign) -> None:
+    (axes,) = laid_out(cast(Figure, get_artifact(STUDY, "figure-4").make(coo, published_coo()))).axes
     bars = [(bar.get_y(), bar.get_y() + bar.get_height()) for bar in axes.patches if isinstance(bar, Rectangle)]
     marks = [line for line in axes.lines if line.get_marker() in {"o", "|", "s", "^", "D"}]
     assert bars and marks
@@ -389,7 +385,7 @@ def test_published_lines_name_their_gpus_and_have_the_colour_of_what_is_publishe
     assert {line.get_color() for line in axes.lines if line.get_linestyle() == "--"} == {figure_style.GREY}
 
 
-@pytest.mark.parametrize("name", ["figure-3", "figure-4", "figure-5"])
+@pytest.mark.parametrize("name", ["figure-4", "figure-5"])
 @pytest.mark.parametrize("campaign", ["coo", "on_cpu", "papers_space"])
 def test_a_picture_has_no_flaw(request: pytest.FixtureRequest, campaign: str, name: str) -> None:
     made = cast(Figure, get_artifact(STUDY, name).make(request.getfixturevalue(campaign), published_coo()))

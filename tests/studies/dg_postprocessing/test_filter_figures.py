@@ -10,14 +10,14 @@ from repro.results.registry import artifacts, get_artifact
 from repro.results.tables import Table
 from repro.studies import get_study
 from repro.studies.dg_postprocessing import STUDY_NAME
-from repro.studies.dg_postprocessing.figures.meshes import mesh_ticks, triangle_count_text
-from support.dg_campaign import NOTHING_PUBLISHED, NUMBERS, OPERATIONS, Maker, drawn, lines, table, values
+from repro.studies.dg_postprocessing.figures import mesh_ticks, triangle_count_text
+from support.dg_campaign import NOTHING_PUBLISHED, NUMBERS, Maker, drawn
 from support.figure_flaws import flaws, laid_out
 
 #: Those of the plane.
 NAMES = [
     "table-3-1", "table-baselines", "table-devices", "table-errors", "table-filters", "table-local", "table-matrix",
-    "table-memory", "table-targets", "figure-3-7", "figure-3-10", "figure-3-11", "figure-3-12",
+    "table-targets", "figure-3-11", "figure-3-12",
     "figure-errors",
 ]  # fmt: skip
 
@@ -32,25 +32,6 @@ def marks(axes, marker, is_hollow=False):
 def test_all_of_the_plane_are_registered():
     assert set(NAMES) <= {artifact.name for artifact in artifacts(STUDY_NAME)}
     assert {"table-filters", "figure-3-11"} <= set(get_study(STUDY_NAME).highlights)
-
-
-def test_rates_over_triangles_with_what_is_published(dg_campaign_of_some):
-    figure, texts, caption = drawn(dg_campaign_of_some, "figure-3-10")
-    # low and high variance of degrees 1, 2 and 3
-    assert len(figure.axes) == 6
-    low = figure.axes[0]
-    rates = [OPERATIONS * 6 * count / seconds * 1e-9 for count, seconds in
-             ((300, 16e-5 * 5), (4000, 16e-3), (16_000, 64e-3))]  # fmt: skip
-    assert marks(low, "^") == pytest.approx(dict(zip((300, 4000, 16_000), rates, strict=True)))
-    assert len(marks(low, "o")) == len(marks(low, "s")) == 3
-    assert marks(low, "D", is_hollow=True) == {2**20: 345}
-    assert len(figure.axes[1].patches) == 1 and not figure.axes[4].patches
-    assert marks(figure.axes[1], "^") == {}
-    assert "345 for P = 1" in caption and "30 to 60 for P = 3" in caption
-    assert {"P = 1", "P = 2", "P = 3", "GFLOPS, high variance"} <= set(texts)
-    # of high variance there is degree 2 alone
-    assert texts.count("no such field in this campaign") == 2 and not marks(figure.axes[3], "^")
-    assert len(marks(figure.axes[4], "^")) == 1
 
 
 def test_speedups_over_triangles_with_what_is_published(dg_campaign_of_some):
@@ -108,30 +89,13 @@ def test_meshes_of_about_one_size_share_a_tick():
     assert mesh_ticks([]) == []
 
 
-@pytest.mark.parametrize("name", ["figure-3-10", "figure-3-11"])
-def test_a_cpu_has_no_published_marks(tmp_path, name):
+def test_a_cpu_has_no_published_marks(tmp_path):
     maker = Maker(tmp_path, "opencl")
     maker.case("siac/low_4k_p1", "low", 1, 4000)
-    figure, texts, caption = drawn(maker.load(), name)
+    figure, texts, caption = drawn(maker.load(), "figure-3-11")
     assert not any(axes.patches or marks(axes, "D", is_hollow=True) for axes in figure.axes)
     assert not any("M2090" in text for text in texts)
     assert "not drawn beside a CPU’s" in caption
-
-
-def test_memory_over_triangles(dg_campaign_of_some):
-    figure, texts, _ = drawn(dg_campaign_of_some, "figure-3-7")
-    few, many = figure.axes[:2]
-    assert marks(few, "o") == pytest.approx({300: 175, 4000: 175, 16_000: 175})
-    assert marks(many, "D") == pytest.approx({4000: 750})
-    assert {"16 patches", "132 patches"} <= set(texts)
-
-
-def test_memory_as_a_table(dg_campaign_of_some):
-    made = table(dg_campaign_of_some, "table-memory")
-    line = lines(made)["siac/low_4k_p1"]
-    assert values(line, "overhead_16", "overhead_132", "overhead_measured", "spread") == pytest.approx(
-        [175, 750, 100, 1.5]
-    )
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("figure")])

@@ -13,11 +13,18 @@ from repro.codegen.targets import CPU
 from repro.devices.device_group import Devices, device_counts
 from repro.devices.opencl import OpenClDevice
 from repro.errors import IncorrectError
-from repro.filtering.grids import consecutive, grid_of_points, parts_of, patches_of, work_of_cells
+from repro.filtering.grids import (
+    consecutive,
+    evaluation_points,
+    grid_of_points,
+    of_field,
+    parts_of,
+    patches_of,
+    work_of_cells,
+)
 from repro.filtering.reference import count_work
 from repro.filtering.spline_kernel import kernel
-from repro.filtering.triangulation import evaluation_points, of_field
-from repro.problems.generated_fields import generate_field
+from repro.problems.field import generate_field
 from repro.sparse.device_primitives import ModuleFile
 from repro.studies.dg_postprocessing import POINT_CELL, SEVERAL
 from repro.studies.dg_postprocessing.ids import FilterId

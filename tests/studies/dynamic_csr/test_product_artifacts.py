@@ -7,23 +7,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import matplotlib as mpl
 import pytest
-from matplotlib.text import Text
 
 from repro.bench.rows import Row
-from repro.results import figure_style
 from repro.results.common_tables import SETUP_COSTS
 from repro.results.published import Published
 from repro.results.registry import get_artifact
 from repro.studies.dynamic_csr import PUBLISHED, STUDY_NAME, TARGETS
-from repro.studies.dynamic_csr.figures import flops
 from repro.studies.dynamic_csr.ids import ProductId, choose_products, reported_names
 from repro.studies.dynamic_csr.tables_products import products
 from repro.words import PAPER_TUNED
 from support.benches import OWN
 from support.campaigns import Recorder
-from support.figure_flaws import flaws, laid_out
 
 NOTHING_PUBLISHED = Published({}, [])
 NUMBERS = Published.load(STUDY_NAME, PUBLISHED, TARGETS, Path(__file__).parents[3] / "config")
@@ -169,30 +164,6 @@ def test_what_is_not_there_has_its_reason(campaign):
     assert "Unavailable" in made.caption
 
 
-def drawn(campaign):
-    with mpl.rc_context(figure_style.RC):
-        figure = flops(campaign, NOTHING_PUBLISHED).draw()
-        return figure, [text.get_text() for text in figure.findobj(Text)]
-
-
-def test_the_figure_has_a_panel_a_precision_and_a_bar_a_format(campaign):
-    figure, texts = drawn(campaign)
-    assert {"single precision", "double precision", "CSR", "papers’ ADCSR", "HYB", "large", "plain"} <= set(texts)
-    assert sum("no such file" in text or text == "unavailable" for text in texts) == 2
-    lengths = [bar.get_width() for bar in figure.axes[0].patches]
-    assert len(lengths) == 5 + 4
-    assert lengths[0] == pytest.approx(1e-9 * OPERATIONS / 720e-6)
-
-
-@pytest.mark.wording
-def test_a_campaign_without_products_says_so(tmp_path):
-    maker = Maker(tmp_path)
-    maker.environment()
-    maker.write("gone", "double", "report", [maker.unavailable("gone", "double", "no such file")])
-    _, texts = drawn(maker.load())
-    assert "nothing was measured in this campaign" in texts
-
-
 def test_the_best_of_each_kind_are_chosen_and_their_twins_reported(tmp_path):
     rows = Maker(tmp_path).products("p", "double")
     choices = {(c.clock, c.tuning): c.name for c in choose_products(rows, 0.01)}
@@ -217,7 +188,3 @@ def test_the_best_of_each_kind_are_chosen_and_their_twins_reported(tmp_path):
     assert not any(choice.tuning.startswith("ours") for choice in choose_products(papers, 0.01))
     literal = [row for row in papers if row.space != PAPER_TUNED]
     assert not any(choice.tuning.startswith(("ours", "tuned")) for choice in choose_products(literal, 0.01))
-
-
-def test_a_picture_has_no_flaw(campaign):
-    assert flaws(laid_out(flops(campaign, NUMBERS))) == []

@@ -48,8 +48,7 @@ def test_what_there_is():
         "table-6-1", "table-baselines", "table-bins", "table-claims", "table-energy",
         "table-levels", "table-memory", "table-phases",
         "table-products", "table-rivals", "table-setup", "table-setup-costs", "table-solve", "table-targets",
-        "table-uncertainty",
-        "figure-6-1", "figure-energy", "figure-gflops", "figure-rivals", "figure-setup",
+        "table-uncertainty", "figure-6-1", "figure-energy", "figure-rivals", "figure-setup",
     ]  # fmt: skip
     assert set(get_study(STUDY_NAME).highlights) <= set(NAMES)
 
@@ -96,20 +95,6 @@ def test_products_need_both_factors_of_the_set_up(tmp_path):
     assert lengths(figure.axes[0]) == []
     assert "products were not timed" in texts
     assert points(figure.axes[0], "o")[:2] == pytest.approx([8.4, 840 / 300])
-
-
-def test_gflops_of_every_way(amg_campaign_of_some):
-    figure, texts, _ = drawn(amg_campaign_of_some, "figure-gflops")
-    assert [axes.get_title() for axes in figure.axes] == ["A·A", "A·P", "R·(A·P)"]
-    # the paper's kernels: 2 M operations in 900 µs; the problem of ours is four times as slow
-    rates = [2e6 / 900e-6 * 1e-9 / weight for weight in (1, 2, 4)]
-    assert points(figure.axes[2], "^") == pytest.approx(rates)
-    assert len(points(figure.axes[0], "^")) == 4
-    # of the library's routines the fastest is a square, and the others are ticks
-    fastest, others = points(figure.axes[2], "s"), points(figure.axes[2], "|")
-    assert len(fastest) == len(others) == 3 and max(others) < max(fastest)
-    assert {"cuSPARSE, fastest", "cuSPARSE, other routines", "ours, two phases", "papers’ kernels"} <= set(texts)
-    assert "not made coarser" in texts
 
 
 def test_phases_level_by_level_and_their_shares(amg_campaign_of_some):

@@ -120,7 +120,7 @@ _PARAMETERS = {0: 0, 1: 1, 2: 2, 3: 3}
 _INT, _REAL = np.dtype(np.int32), np.dtype(np.float64)
 
 
-def read(path: Path, values: bool = False) -> Contents:
+def read_gmsh(path: Path, values: bool = False) -> Contents:
     """Read a surface or a volume; `Flaw` for unknown versions or element types, or incomplete sections."""
     return Reader(open_content(path)).read()
 

@@ -55,7 +55,7 @@ class _Element:
     properties: list[_Property] = field(default_factory=list)
 
 
-def read(path: Path, values: bool = False) -> Contents:
+def read_ply(path: Path, values: bool = False) -> Contents:
     """Read a surface; `Flaw` for an invalid header, missing data, or triangle strips."""
     raw = path.read_bytes()
     elements, order, start = _header(raw)

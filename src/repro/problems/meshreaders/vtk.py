@@ -107,7 +107,7 @@ _SURFACE = {"vertices": 2, "lines": 4, "polygons": 7, "triangle_strips": 6}
 _DATA = {"vectors": 3, "normals": 3, "tensors": 9, "tensors6": 6}
 
 
-def read(path: Path, values: bool = False) -> Contents:
+def read_vtk(path: Path, values: bool = False) -> Contents:
     """Read a surface or a volume, with cell data if asked; `Flaw` for other data, or incomplete or unknown parts."""
     with path.open("rb") as file:
         header = [file.readline(512).strip() for _ in range(3)]

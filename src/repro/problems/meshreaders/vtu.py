@@ -50,7 +50,7 @@ _COMPRESSORS: dict[str, Callable[[bytes, int], bytes]] = {
 }
 
 
-def read(path: Path, values: bool = False) -> Contents:
+def read_vtu(path: Path, values: bool = False) -> Contents:
     """Read a surface or a volume, with cell data if asked; `Flaw` for other XML, or incomplete or unknown arrays."""
     content = path.read_bytes()
     if content.strip() and b"<VTKFile" not in content[:4096]:

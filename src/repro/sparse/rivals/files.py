@@ -45,10 +45,7 @@ def search_path() -> list[str]:
 def rival_files(rival: Rival) -> tuple[Path, ...]:
     """Return the files of a rival: a source with all files that it includes, or all modules of a Python package.
 
-    Raises
-    ------
-    ReproError
-        A file or module is missing, or the file of a tuning is invalid.
+    Raises `ReproError`: a file or module is missing, or the file of a tuning is invalid.
     """
     if rival.source is not None:
         headers = (HEADER, KERNEL_HEADER)[: 1 if rival.kernel is None else 2]

@@ -272,11 +272,8 @@ def open_form(rival: Rival, device: Device, precision: str, block: int) -> Rival
 def compile_source(rival: Rival, target: Target, precision: str, block: int) -> Path:
     """Compile a source for a precision and a block size, unless it is compiled already; return the path of the binary.
 
-    Raises
-    ------
-    ModuleError
-        The source does not compile, or has no kernel of that name and parameters; the message is the compiler's first
-        error.
+    Raises `ModuleError`: the source does not compile, or has no kernel of that name and parameters; the message is the
+    compiler's first error.
     """
     assert rival.source is not None
     source, folder = Path(rival.source).expanduser().resolve(), MODULES / target.name / "rivals"
@@ -328,10 +325,7 @@ def _compile(rival: Rival, source: Path, target: Target, precision: str, block: 
 def compile_without_gpu(rival: Rival, precision: str, block: int) -> str:
     """Compile a source where no GPU can run it; return what it compiles for, or "" without nvcc.
 
-    Raises
-    ------
-    ModuleError
-        As in `check_compiled`.
+    Raises `ModuleError`: as in `check_compiled`.
     """
     if nvcc.find() is None:
         return ""
@@ -342,10 +336,7 @@ def compile_without_gpu(rival: Rival, precision: str, block: int) -> str:
 def check_compiled(rival: Rival, target: Target, precision: str, block: int) -> None:
     """Compile a source where no GPU can run it, and check that it has the kernel or functions that would be called.
 
-    Raises
-    ------
-    ModuleError
-        The source does not compile, or lacks the kernel or functions.
+    Raises `ModuleError`: the source does not compile, or lacks the kernel or functions.
     """
     binary = compile_source(rival, target, precision, block)
     kernels = nvcc.kernel_names(binary)

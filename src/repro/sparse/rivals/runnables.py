@@ -192,10 +192,7 @@ class RivalRunnable(Runnable):
     def release(self) -> None:
         """Tear the rival down. Its times stay valid if that fails, or changes what cannot be put back.
 
-        Raises
-        ------
-        ContextLost
-            It changed what cannot be put back: only a new process can go on.
+        Raises `ContextLost`: it changed what cannot be put back: only a new process can go on.
         """
         self.launch = not_prepared
         form, self._form = self._form, None

@@ -155,10 +155,7 @@ def try_rival(rival: Rival, trial: Trial, devices: Devices) -> TrialOutcome:
 def _timed(runnable: RivalRunnable, workspace: Workspace, check: Check) -> float:
     """Return the seconds of the fastest launch; before each, an operand changes, and after it the result is verified.
 
-    Raises
-    ------
-    IncorrectError
-        A launch did not compute the product of the changed operand, or computed wrong numbers.
+    Raises `IncorrectError`: a launch did not compute the product of the changed operand, or computed wrong numbers.
     """
     readings = []
     for _ in range(LAUNCHES):

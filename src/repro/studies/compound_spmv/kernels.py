@@ -25,10 +25,7 @@ def packing_key(entry: str, precision: str, name: str) -> str:
 def render_key(templates: Path, key: str, target: Target) -> str:
     """Return the source of the module with the given key: every schedule of the key's space, packing, or a solver.
 
-    Raises
-    ------
-    ReproError
-        The key is invalid, or a template is missing or wrong.
+    Raises `ReproError`: the key is invalid, or a template is missing or wrong.
     """
     if key.startswith(f"{SOLVER_GROUP}/"):
         return render_solver_key(templates, key, target)
@@ -42,10 +39,7 @@ def render_key(templates: Path, key: str, target: Target) -> str:
 def _split(key: str) -> tuple[Space | None, str, str, str]:
     """Return space, entry, precision and layout from a module's key; for packing None and a name at the ends.
 
-    Raises
-    ------
-    ReproError
-        The text is no such key.
+    Raises `ReproError`: the text is no such key.
     """
     first, _, rest = key.partition("/")
     space = find_space(first)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import combinations, pairwise
 from typing import Literal
 
@@ -28,10 +28,9 @@ from repro.results.comparisons import (
     StatisticName,
     no_notes,
 )
-from repro.results.energy import register_energy
 from repro.results.problem_lines import MethodTimes, join_sentences, measurement_note, times_of
 from repro.results.published import Published
-from repro.results.rivals import Contest, register_contests
+from repro.results.shared_artifacts import Contest, register_contests, register_energy
 from repro.results.significance import geometric_mean, ratio_of
 from repro.sparse.compound.runnables import DEPENDENT, OWN_FLOOR
 from repro.sparse.compound.variants import TILE_ROWS
@@ -211,42 +210,6 @@ def all_times(campaign: Campaign, published: Published, clock: ClockName = "grap
     return times_of(Times, campaign, published, clock=clock)
 
 
-class Sensitivity(MethodTimes[CompoundRow]):
-    """The search of the papers' space for one problem in one precision."""
-
-    @property
-    def best(self) -> Time | None:
-        return self.case.winner("joint", "event")
-
-    @cached_property
-    def search(self) -> Selection[CompoundRow]:
-        return paper_rows(self.case.campaign, self.case.problem, self.case.precision)
-
-    @cached_property
-    def used(self) -> Selection[CompoundRow]:
-        """The rows of the best layout."""
-        return self.search.select(layout=self.best.row.layout) if self.best else Selection([])
-
-    def spread(self, kind: str, layout: str | None = None) -> tuple[float, Time, Time] | None:
-        """Return the slowest time over the fastest for a kind of schedule in a layout (the best), and both times."""
-        rows = self.search.select(layout=layout) if layout else self.used
-        times = [time for row in rows.select(schedule=kind) if (time := Selection([row]).fastest("event"))]
-        times.sort(key=lambda timing: timing.seconds)
-        return (times[-1].seconds / times[0].seconds, times[0], times[-1]) if times else None
-
-    @property
-    def layouts_won(self) -> tuple[int, int]:
-        """Number of layouts whose best dynamic schedule beats the best static one, and number of compared layouts."""
-        best: dict[tuple[str, str], float] = {}
-        for row in self.search.select(kind="variant"):
-            if (seconds := row.seconds("event")) is not None:
-                key = (str(row.layout), str(row.schedule))
-                best[key] = min(seconds, best.get(key, seconds))
-        layout_names = [name for name, kind in best if kind == "static" and (name, "dynamic") in best]
-        margin = 1 + self.case.campaign.tie
-        return sum(best[name, "static"] > best[name, "dynamic"] * margin for name in layout_names), len(layout_names)
-
-
 # claims --------------------------------------------------------------------------------------------------------------
 
 LAYOUT = Method("layout", "layout tuning alone", tuning="layout")
@@ -344,9 +307,14 @@ def _prefers_dynamic(times: Times) -> float | None:
 
 def _loss_ratio(times: Times, layout: str | None = None) -> float | None:
     """Return slowest / fastest time of dynamic schedules in a layout (the best one), over that ratio of static ones."""
-    search = Sensitivity(times.line, times.case)
-    static, dynamic = search.spread("static", layout), search.spread("dynamic", layout)
-    return dynamic[0] / static[0] if static and dynamic else None
+    best = times.case.winner("joint", "event")
+    layout = layout or (best.row.layout if best else None)
+    rows = paper_rows(times.case.campaign, times.case.problem, times.case.precision).select(layout=layout)
+    static, dynamic = (
+        [seconds for row in rows.select(schedule=kind) if (seconds := row.seconds("event")) is not None]
+        for kind in ("static", "dynamic")
+    )
+    return max(dynamic) / min(dynamic) / (max(static) / min(static)) if layout and static and dynamic else None
 
 
 NOT_COUNTED = COUNTED_MATRIX, "not searched in this campaign"

@@ -538,10 +538,7 @@ def dependent_variants(variants: Sequence[Variant], rows: Sequence[Row], session
 def solvers_of_products(products: Sequence[ProductRunnable], entry: str, precision: str, target: Target) -> list[CgRun]:
     """Return conjugate gradients with the matrix kept on the chip, and conjugate gradients with each of these products.
 
-    Raises
-    ------
-    ReproError
-        A module is not compiled yet.
+    Raises `ReproError`: a module is not compiled yet.
     """
     chip, product = (read_module(target, STUDY_NAME, key) for key in _solver_keys(entry, precision))
     over_products = [ProductCgRun(product_kernel, product.module, product.folder) for product_kernel in products]

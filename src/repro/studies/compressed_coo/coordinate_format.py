@@ -36,6 +36,8 @@ MAX_ENTRIES = 64
 class Chunking:
     """The assignment of a matrix's entries to threads and chunks. A slot is the place of an entry or of padding.
 
+    Raises `ReproError`: other numbers of threads or entries, or another split.
+
     Attributes
     ----------
     threads
@@ -46,11 +48,6 @@ class Chunking:
         `padded` (the paper's): the slots of a thread belong to one row, so rows are padded. `unpadded`: every slot has
         its own row index. `aligned`: as padded, and a row is not split between chunks; a row longer than a chunk has
         chunks of its own.
-
-    Raises
-    ------
-    ReproError
-        Other numbers of threads or entries, or another split.
     """
 
     threads: int
@@ -141,6 +138,8 @@ def balance(
 ) -> Balanced:
     """Assign the entries of a square CSR matrix to threads and chunks.
 
+    Raises `Unsupported`: more slots than 32-bit indices can count.
+
     Parameters
     ----------
     n
@@ -151,11 +150,6 @@ def balance(
         `(nnz,)` in the working precision.
     chunking
         How to assign the entries to threads and chunks.
-
-    Raises
-    ------
-    Unsupported
-        More slots than 32-bit indices can count.
     """
     lengths = np.diff(indptr).astype(np.int64)
     occupied_slots = _slots_of_rows(lengths, chunking)

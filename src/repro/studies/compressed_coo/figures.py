@@ -11,7 +11,7 @@ from repro.bench.rows import TIMED
 from repro.results.campaign_data import Campaign, brief_reason
 from repro.results.figure_forms import UNITY, Pen, Reference, figure_of
 from repro.results.figure_rows import Bars, Marks, Row, Rows, ratio_bars
-from repro.results.figure_style import LIBRARY, OURS, PALE, PAPERS, Look
+from repro.results.figure_style import LIBRARY, OURS, PAPERS, Look
 from repro.results.problem_lines import mark_meanings, measurement_note, remarks, unavailable_note, unconfirmed_note
 from repro.results.published import Published
 from repro.results.registry import figure
@@ -142,46 +142,6 @@ def gflops(campaign: Campaign, published: Published) -> Figure:
     ]  # fmt: skip
     mark = mark_meanings(lines, launched=any(row.has_star for row in rows))
     return figure_of([panel], EMPTY, caption, clock="graph", mark=mark)
-
-
-@figure(STUDY_NAME, "figure-3", title="Memory of COO and compressed COO over CSR", numbering=f"Figure 3 of {CITED}")
-def memory(campaign: Campaign, published: Published) -> Figure:
-    """Bytes of the matrix over CSR: one row for each problem; below each group of problems, its median."""
-    precision = campaign.main_precision
-    cases = results.all_times(campaign, published, precision)
-    median_cases, median_note = results.median_cases_and_note(cases)
-
-    def papers(case: results.Times) -> float | None:
-        return case.memory(case[results.COMPRESSED_COO])
-
-    panel = Rows(
-        grouped_rows(cases, median_cases),
-        "memory over that of CSR",
-        bars=[
-            Bars(PAPERS_COO, PAPERS.fill, papers, head=PAPERS_COO),
-            Bars("balanced COO", PALE, lambda case: case.memory(case[results.PLAIN_COO]), head="balanced COO"),
-        ],
-        marks=[Marks(OURS.label, SMALL, lambda case: case.memory(case[results.OURS]), "below")],
-        title=f"{precision} precision, K as tuned",
-        references=[Reference(1, "CSR", UNITY)],
-    )
-    medians = [
-        f"{value:.2f} where values {'repeat' if kind == results.REPEAT else 'are distinct'}"
-        for kind in (results.REPEAT, results.DISTINCT)
-        if (value := median_of(papers(case) for case in median_cases if case.values == kind)) is not None
-    ]
-    lines = [case.line for case in cases]
-    caption = [
-        "Memory of the matrix, including padding, the starts of chunks and the table of values, relative to CSR with",
-        "4-byte indices: compressed COO (blue, and numbers) and plain balanced COO (grey), each with its fastest K,",
-        "and the format of our fastest variant. Values repeat if most chunks look them up in the table.",
-        f"Medians of compressed COO: {'; '.join(medians)}." if medians else "",
-        median_note,
-        results.unsearched_note(cases),
-        remarks(lines),
-        unavailable_note(campaign),
-    ]
-    return figure_of([panel], EMPTY, caption, mark=mark_meanings(lines))
 
 
 @figure(STUDY_NAME, "figure-5", title="Speedup of BiCGSTAB", numbering=f"Figure 5 of {CITED}")

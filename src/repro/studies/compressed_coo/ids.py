@@ -172,13 +172,7 @@ class CoordinateId(BaseId):
 
 
 def check_layout(layout: str) -> str:
-    """Return the given name if it is a layout.
-
-    Raises
-    ------
-    ReproError
-        There is no layout of this name.
-    """
+    """Return the given name if it is a layout. Raises `ReproError`: there is no layout of this name."""
     if layout not in SPLITS:
         raise ReproError("unknown coordinate layout", expected=f"one of {', '.join(SPLITS)}", actual=layout)
     return layout

@@ -25,10 +25,7 @@ THREADS_EIGHTHS = {1: 8, 2: 8, 4: 5}
 def render_key(templates: Path, key: str, target: Target) -> str:
     """Return the source of the module with the given key: every blocking of a layout, or a solver.
 
-    Raises
-    ------
-    ReproError
-        The key is invalid, or a template is missing or wrong.
+    Raises `ReproError`: the key is invalid, or a template is missing or wrong.
     """
     group, _, name = key.rpartition("/")
     if group == SOLVER_GROUP:
@@ -50,10 +47,7 @@ def render_key(templates: Path, key: str, target: Target) -> str:
 def render_coo(templates: Path, precision: str, layout: str, blockings: Sequence[Blocking], target: Target) -> str:
     """Return the source of the module with the kernels of a layout, for the given blockings.
 
-    Raises
-    ------
-    ReproError
-        A template is missing or wrong; template and line are named.
+    Raises `ReproError`: a template is missing or wrong; template and line are named.
     """
     unique = {blocking.kernel: blocking for blocking in blockings}
     if layout in PAIRS:

@@ -15,10 +15,9 @@ from repro.results.campaign_data import Campaign, Method, ReportedTime
 from repro.results.claims import ClaimQuantities
 from repro.results.columns import Pick
 from repro.results.comparisons import Cases, Comparison, JudgedBy, Measured, Quantity
-from repro.results.energy import register_energy
 from repro.results.problem_lines import MethodTimes, times_of
 from repro.results.published import Published
-from repro.results.rivals import Contest, register_contests
+from repro.results.shared_artifacts import Contest, register_contests, register_energy
 from repro.sparse.solvers.persistent import ROUTINE
 from repro.sparse.tuning_features import library_of
 from repro.studies.compressed_coo import SOLVER, STUDY_NAME

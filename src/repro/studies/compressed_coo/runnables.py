@@ -412,11 +412,8 @@ class PairsVariant(CoordinateVariant):
     def _pack(self, workspace: Workspace) -> tuple[PairsFacts, Mapping[str, NDArray[Any]]]:
         """Return the matrix in the form that a kernel takes.
 
-        Raises
-        ------
-        Unsupported
-            The matrix is not symmetric, its codes exceed 16 bits, it would be mostly padding, or a tile exceeds the
-            shared memory.
+        Raises `Unsupported`: the matrix is not symmetric, its codes exceed 16 bits, it would be mostly padding, or a
+        tile exceeds the shared memory.
         """
         operands, tile_rows = operands_of(workspace), self.blocking.threads
         problem = operands.problem

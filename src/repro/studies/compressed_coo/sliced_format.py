@@ -447,6 +447,8 @@ def slice_up(
 ) -> Sliced:
     """Convert a square CSR matrix to slices, each in as few bytes as its own entries need.
 
+    Raises `Unsupported`: there are more slots than 32-bit indices can count.
+
     Parameters
     ----------
     slices
@@ -455,11 +457,6 @@ def slice_up(
         `(n + 1,)` and `(nnz,)`, ascending within rows.
     values
         `(nnz,)` in the working precision.
-
-    Raises
-    ------
-    Unsupported
-        There are more slots than 32-bit indices can count.
     """
     n, height = len(indptr) - 1, slices.height
     if n > FAR or slices.slots(np.diff(indptr)) * (values.itemsize + CODE_WORD_BYTES) >= 2 ** (32 - FLAG_BITS) * height:

@@ -86,10 +86,7 @@ def fastest_of_layouts(variants: Sequence[CoordinateVariant], rows: Sequence[Row
 def solvers_of_products(products: Iterable[ProductRunnable], precision: str, target: Target) -> list[SolverRun]:
     """Return one BiCGSTAB solver for each of these products.
 
-    Raises
-    ------
-    ReproError
-        The solver's module is not compiled yet.
+    Raises `ReproError`: the solver's module is not compiled yet.
     """
     solver_module = read_module(target, NAME, solver_key("bicgstab", precision))
     return [SolverRun(product, solver_module.module, solver_module.folder) for product in products]
@@ -323,10 +320,7 @@ STUDY = CompressedCoo()
 def layouts_to_try(settings: StudySettings, space: Space) -> list[str]:
     """Return the layouts of a space to try: the paper's two, or ours.
 
-    Raises
-    ------
-    ReproError
-        A configured layout does not exist, or is in none of the configured spaces.
+    Raises `ReproError`: a configured layout does not exist, or is in none of the configured spaces.
     """
     selected_layouts = list(SPLITS) if settings.layouts == "all" else list(map(check_layout, settings.layouts))
     if not any(name in PAPERS or EXTENDED in settings.spaces for name in selected_layouts):
@@ -342,10 +336,7 @@ def layouts_to_try(settings: StudySettings, space: Space) -> list[str]:
 def variants_of(settings: StudySettings, precision: str, target: Target) -> list[CoordinateVariant]:
     """Return all variants by space and layout; variants that share a packed matrix are adjacent.
 
-    Raises
-    ------
-    ReproError
-        A module is not compiled yet.
+    Raises `ReproError`: a module is not compiled yet.
     """
     variants = []
     for space in settings.spaces:

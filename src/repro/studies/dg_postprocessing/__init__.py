@@ -40,8 +40,6 @@ JOINT, PAPERS = "joint", "paper"
 FILTER_CLOCK: ClockName = "event"
 PRODUCT_CLOCK: ClockName = "graph"
 HOST_CLOCK: ClockName = "host"
-#: The GPU used in chapter 4.
-MACHINE = "K20c"
 #: The fields on chapter 4's mesh, by degree.
 CUBES = {1: "siac/cubes_10_p1", 2: "siac/cubes_10_p2"}
 
@@ -58,10 +56,6 @@ PUBLISHED = {
 TARGETS = ("quantity", "wanted", "what")
 #: The GPU for which the text states numbers.
 STATED_GPU = "M2090"
-#: Statements in the text, by name in `config/published`.
-LARGEST_RATE = "GFLOPS of the per-element method, largest"
-MIN_RATE = "GFLOPS of the methods, least"
-MAX_RATE = "GFLOPS of the methods, most"
 OVER_POINT = "per element over per point"
 MIN_OVER_POINT = "per element over per point, least"
 MAX_OVER_POINT = "per element over per point, most"
@@ -73,15 +67,6 @@ GAIN_CONTRADICTS = (
 CELLS_CONTRADICT = (
     "The text’s ⌈1/c⌉ cells per direction, with index ⌊x/c⌋, end in a cell that is cut off, and a halo of one cell "
     "that wraps onto it is too thin. Only the counts follow the text; all filtering uses ⌊1/c⌋ equal cells."
-)
-CAPACITY_CONTRADICTS = (
-    "The text names pairs without room in a block only for degree 2; by its own formula (32, 20), (36, 18) and (36, "
-    "20) of degree 1 do not fit into 48 kB either."
-)
-WIDTHS_CONTRADICT = (
-    "The text contradicts itself: width 8 has a gain for degree 2 but is not among the listed widths; about half of "
-    "the full width is called the best for quadratic polynomials, where 16 of 150 gains most; for linear ones 18 of 36 "
-    "does."
 )
 
 

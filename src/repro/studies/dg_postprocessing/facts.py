@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel
 
-from repro.filtering.grids import SortedCells, count_tests
+from repro.filtering.grids import SortedCells, count_tests, evaluation_points, of_field
 from repro.filtering.spline_kernel import kernel
-from repro.filtering.triangulation import evaluation_points, of_field
 from repro.problems.field import Field
 from repro.problems.problem import Problem
 from repro.studies.dg_postprocessing import COUNTED_DEGREE, PATCHES, POINT_CELL

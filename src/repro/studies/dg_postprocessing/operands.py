@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 from repro.bench.runnable import Runnable, Workspace
 from repro.codegen.targets import DOUBLE_FMAS_PER_CYCLE
 from repro.errors import IncorrectError, ReproError, Unsupported
-from repro.filtering.grids import SortedCells
+from repro.filtering.grids import SortedCells, Triangulation, evaluation_points, of_field
 from repro.filtering.matrix_free import Stencil
 from repro.filtering.reference import contour_rows, count_work
 from repro.filtering.stencil_geometry import triangle_scales
-from repro.filtering.triangulation import Triangulation, evaluation_points, of_field
 from repro.galerkin import (
     Rule,
     equispaced,
@@ -347,7 +346,7 @@ class RegionOperands:
 
     field: Field
     regions: Regions
-    #: Coefficients of the kernel, `(3k + 1, k + 1)`, as in `repro.filtering.spline_kernel.SplineKernel`.
+    #: Coefficients of the kernel, `(3k + 1, k + 1)`, as in `repro.filtering.stencil_geometry.SplineKernel`.
     pieces: Floats
 
     def __post_init__(self) -> None:

@@ -8,7 +8,7 @@ a periodic image of its point.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from repro.errors import ReproError
 from repro.galerkin import Rule, evaluation_rule, mode_count, positive
 from repro.problems.field import Field
-from repro.studies.dg_postprocessing.ids import REGION_DEGREES, RegionMethod, element_points, full_width, paper_counts
+from repro.studies.dg_postprocessing.ids import RegionMethod, element_points, full_width, paper_counts
 from repro.tuning.recordings import Machine
 
 Floats = NDArray[np.float64]
@@ -230,6 +230,8 @@ def make_regions(
 ) -> Regions:
     """Clip the elements of a field by the stencils of points, point by point.
 
+    Raises `ReproError`: the field is not periodic in space, an argument is out of range, or there are too few regions.
+
     Parameters
     ----------
     count
@@ -242,11 +244,6 @@ def make_regions(
         Edge length of a cube; None: the longest extent of an element along an axis (a mesh cube's edge in the paper).
     positions
         The points, `(n, 3)`; None: the quadrature points of the elements in random order.
-
-    Raises
-    ------
-    ReproError
-        The field is not periodic in space, an argument is out of range, or there are too few regions.
     """
     if field.dimension != 3 or not field.periodic:
         actual = f"{field.dimension} dimensions, {'' if field.periodic else 'not '}periodic"
@@ -377,22 +374,6 @@ def region_operations(method: RegionMethod, degree: int) -> int:
     if method == "lane":
         return rule_points(degree) * point_operations(degree) + modes * mode_operations(degree) + OWN_REGION_OPERATIONS
     return full_width(degree) * paper_point_operations(degree) + PAPER_REGION_OPERATIONS
-
-
-def region_formula() -> str:
-    """Return the sentences that say how operations are counted."""
-
-    def span(number: Callable[[int], int]) -> str:
-        return f"({', '.join(str(number(degree)) for degree in REGION_DEGREES)})"
-
-    degrees = " and ".join(map(str, REGION_DEGREES))
-    return (
-        f"Operations per region, counted in the kernels’ sources, for degrees {degrees}: the paper’s kernel has "
-        f"{span(paper_point_operations)} at each of {span(full_width)} points and {PAPER_REGION_OPERATIONS} more; ours "
-        f"has {span(point_operations)} at each of {span(rule_points)} points, {span(mode_operations)} for each of "
-        f"{span(lambda degree: mode_count(degree, 3))} modes, and {OWN_REGION_OPERATIONS} more. A division counts as "
-        "one operation, a fused multiply-add as two."
-    )
 
 
 def region_features(record: Mapping[str, Any], precision: str, machine: Machine) -> NDArray[np.float64]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dataclasses import field as attribute
 from itertools import pairwise
 from math import floor, log
-from typing import Any, NamedTuple
+from typing import Any
 
 from repro.bench.rows import ClockName
 from repro.problems.field import FUNCTIONS
@@ -22,7 +22,6 @@ from repro.studies.dg_postprocessing import (
     GATHER,
     HOST_CLOCK,
     LOCAL,
-    MACHINE,
     PRODUCT_CLOCK,
     SEVERAL,
 )
@@ -374,16 +373,6 @@ VECTOR, LANE, ROWS = (
     Method(name, title, columns={"method": name, "what": "regions"})
     for name, title in (("vector", "the paper’s"), ("lane", "a thread a region"), ("matrix", "rows made before"))
 )
-#: Nanoseconds per second: times are printed per region, so that lists of different lengths can be compared.
-NANO = 1e9
-
-
-class SearchedKernel(NamedTuple):
-    """A timed kernel of the paper's: threads per region, regions per block, and nanoseconds per region."""
-
-    width: int
-    regions: int
-    nano: float
 
 
 @dataclass(frozen=True)
@@ -393,25 +382,6 @@ class WidthTimes(MethodTimes[DgRow]):
     clock: ClockName = attribute(default=REGION_CLOCK, kw_only=True)
     #: Degree of the field and of the kernel.
     degree: int = attribute(kw_only=True)
-
-    @property
-    def searched(self) -> list[SearchedKernel]:
-        """The paper's kernels timed by the search: for each vector width, number of regions per block and of blocks."""
-        return [
-            SearchedKernel(row.vector_width, row.regions_per_block, NANO * seconds / row.regions)
-            for row in self.case.searched.select(method=VECTOR.key)
-            if row.vector_width and row.regions_per_block and row.regions
-            if (seconds := row.seconds(REGION_CLOCK)) is not None
-        ]
-
-    @property
-    def by_width_and_regions(self) -> dict[tuple[int, int], float]:
-        """Nanoseconds per region by vector width and regions per block: the minimum over all numbers of blocks."""
-        best: dict[tuple[int, int], float] = {}
-        for point in self.searched:
-            pair = point.width, point.regions
-            best[pair] = min(point.nano, best.get(pair, point.nano))
-        return best
 
     def of_width(self, width: int) -> Time | None:
         """Return the fastest kernel of a vector width, with its reported time."""
@@ -430,13 +400,6 @@ class WidthTimes(MethodTimes[DgRow]):
         return max(gains, key=lambda item: item[1], default=None)
 
 
-def region_gflops(time: Time | None) -> float | None:
-    """Return a kernel's rate over all regions, in GFLOPS."""
-    if time is None or not time.row.regions or not time.row.region_operations:
-        return None
-    return 1e-9 * float(time.row.regions * time.row.region_operations) / time.seconds
-
-
 def width_times(campaign: Campaign, published: Published) -> list[WidthTimes]:
     """Return the campaign's problems on tetrahedra that have search results, sorted by degree."""
     items = []
@@ -445,15 +408,6 @@ def width_times(campaign: Campaign, published: Published) -> list[WidthTimes]:
         degrees = {row.kernel_degree for row in case.searched if row.kernel_degree is not None}
         items += [WidthTimes(line, case, degree=degree) for degree in degrees]
     return sorted(items, key=lambda times: (times.degree, times.line.problem))
-
-
-def published_gains(published: Published, degree: int) -> dict[int, float]:
-    """Return the gains that Figure 4.6 states for a degree on the paper's machine, by vector width."""
-    return {
-        int(item["vector_width"]): float(item["gain"])
-        for item in published.tables.get("width", [])
-        if (item["gpu"], int(item["degree"])) == (MACHINE, degree)
-    }
 
 
 MILLI = 1e3

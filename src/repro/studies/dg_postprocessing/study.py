@@ -19,8 +19,7 @@ from repro.config.models import StudySettings, UnusedWeight
 from repro.errors import ReproError, Unsupported
 from repro.filtering.kernels import DEGREES as PLANE_DEGREES
 from repro.filtering.spline_kernel import kernel
-from repro.problems.field import Field
-from repro.problems.generated_fields import FIELD_KINDS
+from repro.problems.field import FIELD_KINDS, Field
 from repro.problems.problem import Outline, Problem
 from repro.sparse.device_primitives import ModuleFile, read_modules
 from repro.studies import CostModel, StepResult, Study, Workload
@@ -337,7 +336,6 @@ class DgPostprocessing(Study):
         "table-filters": "every field, the paper’s ways beside ours",
         "figure-3-11": "per element over per point, and contours over per element",
         "table-errors": "what the filter gains in accuracy",
-        "figure-4-6": "in space: what each vector width gains over the full one, beside the paper’s gains",
     }
     cost_models: Mapping[str, CostModel] = {
         "cuda": CostModel(other_seconds=5.5, launches=2.7, intensity=20),

@@ -16,7 +16,6 @@ from repro.results.columns import (
     MEAN_AND_LEAST,
     MEGA,
     PROBLEM,
-    add_row_keys,
     count,
     name_of,
     number_cell,
@@ -40,7 +39,6 @@ from repro.studies.dg_postprocessing import (
     GATHER,
     HOST_CLOCK,
     MAX_LOCAL_TRIANGLES,
-    PATCHES,
     PRODUCT_CLOCK,
     STUDY_NAME,
 )
@@ -337,52 +335,6 @@ def by_point(campaign: Campaign, published: Published) -> Table:
         closing_notes(campaign, FILTER_CLOCK),
     ]
     return table_of(LOCAL_COLUMNS, fields, join_sentences(caption))
-
-
-NO_COPIES = "its record has no copies: build the problem again"
-
-
-@table(STUDY_NAME, "table-memory", title="Memory of the per-element way", numbering=f"Figure 3.7 of {CITED}")
-def memory(campaign: Campaign, published: Published) -> Table:
-    """One line for each field: memory of the patches' copies relative to one solution, for each number of patches."""
-    fields = all_filterings(campaign, published)
-
-    def column(patches: int) -> Column[Filtering]:
-        key, group = f"overhead_{patches}", "copies over points"
-        return Column(key, f"{patches} patches", group, cell=lambda field: percent(field.overhead(patches)))
-
-    columns: tuple[Column[Filtering], ...] = (
-        *field_columns(lambda field: "" if field.facts.get("overhead") else NO_COPIES),
-        Column(
-            "spread",
-            "longest over mean edge",
-            cell=lambda field: ratio(field.facts["longest_edge"] / field.facts["mean_edge"] if field.facts else None),
-        ),
-        *map(column, patch_counts(fields)),
-        Column("overhead_measured", campaign.column, "copies over points", cell=_measured_overhead_cell),
-    )
-    caption = [
-        "Memory that the per-element method needs beyond one solution, because patches copy the points around their",
-        f"triangles: the number of extra copies over the number of points. {PATCHES} patches are those of Figure 3.7",
-        f"of {CITED}, which prints no numbers and only states that the overhead falls as meshes grow; 132 is one patch",
-        "per multiprocessor of an H200. These columns do not depend on the device. The last column is what the paper’s",
-        "method needed on this device with one patch per multiprocessor. A patch copies all points of the cells that",
-        "its triangles’ stencils reach: about (1 + 4 w)² - 1 for 16 patches and a stencil of width w, domain width 1.",
-        unavailable_note(campaign),
-    ]
-    return table_of(columns, fields, join_sentences(caption))
-
-
-def patch_counts(fields: Sequence[Filtering]) -> list[int]:
-    """Return all numbers of patches for which the memory of copies was counted."""
-    recorded_counts = {int(patches) for field in fields for patches in field.facts.get("overhead", {})}
-    return sorted(recorded_counts) or [PATCHES]
-
-
-def _measured_overhead_cell(field: Filtering) -> Cell:
-    time = field[ELEMENT]
-    copies = time.row.copies if time else None
-    return add_row_keys(percent(copies / field.points - 1 if copies and field.points else None), time)
 
 
 NO_COUNTS = "its record has no counts: build the problem again"

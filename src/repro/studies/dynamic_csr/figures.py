@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from statistics import fmean
 
 from repro.results import figure_style
-from repro.results.campaign_data import Campaign, Method, brief_reason
+from repro.results.campaign_data import Campaign, brief_reason
 from repro.results.figure_forms import PUBLISHED_MARK, UNITY, Axis, Curve, Curves, Pen, Reference, figure_of
 from repro.results.figure_rows import Bars, Marks, Row, Rows, ratio_bars
 from repro.results.figure_style import GREY, LIBRARY, OURS, PAPERS
 from repro.results.problem_lines import (
     cpu_note,
-    launch_note,
     mark_meanings,
     measurement_note,
     problem_lines,
@@ -23,7 +22,6 @@ from repro.results.published import Published
 from repro.results.registry import figure
 from repro.results.significance import WHISKERS
 from repro.results.tables import Figure
-from repro.sparse.tuning_features import library_of
 from repro.studies.dynamic_csr import (
     CITED,
     PRODUCTS_PER_BATCH,
@@ -32,7 +30,6 @@ from repro.studies.dynamic_csr import (
     results,
     stated_device_means,
     stated_graph_speedups,
-    stated_product_means,
     stated_speedups,
 )
 
@@ -185,63 +182,6 @@ def _means_sentence(cases: Sequence[results.DynamicCase]) -> str:
                 mean = f"mean {fmean(numbers):.2f}× over {len(numbers)}"
                 texts.append(f"{updates}, {bars.label}: {mean}, at most {max(numbers):.2f}×")
     return f"Measured: {'; '.join(texts)}." if texts else ""
-
-
-#: Products of each problem, and how their bars look.
-PRODUCT_LOOKS: Mapping[Method, tuple[str, str]] = {
-    results.CSR: ("CSR", GREY),
-    results.FRAGMENTED: ("papers’ DCSR, fragmented", PAPERS.fill),
-    results.DEFRAGMENTED: ("papers’ DCSR, defragmented", PAPERS.colour),
-    results.ADAPTIVE: ("papers’ ADCSR", figure_style.PINK),
-    results.HYB_PRODUCT: ("HYB", figure_style.GREEN),
-}
-
-
-def _rate(method: Method) -> Callable[[results.ProductTimes], float | None]:
-    return lambda case: case.gflops(method)
-
-
-@figure(STUDY_NAME, "figure-5-4", title="GFLOPS of the products", numbering=f"Figure 5.4 of {CITED}")
-def flops(campaign: Campaign, published: Published) -> Figure:
-    """GFLOPS of products: one panel for each precision, one row for each problem, one bar for each format."""
-    panels = {precision: results.product_times(campaign, published, precision) for precision in campaign.precisions}
-    cases = [case for panel in panels.values() for case in panel]
-    lines = [case.line for case in next(iter(panels.values()))]
-    timed_cases = [case for case in cases if case[results.CSR] or case[results.DEFRAGMENTED]]
-    near_count = sum(
-        case.case.is_mostly_launch(results.PRODUCT_CLOCK, case[results.CSR], case[results.DEFRAGMENTED])
-        for case in timed_cases
-    )
-    caption = [
-        "GFLOPS of y = A x with the grown matrix, counting two operations for each of its entries and none for",
-        "padding. CSR, DCSR: the best number of threads per row; DCSR as the batches left it, and with one segment per",
-        "row. ADCSR: rows in bins by their sizes, one kernel per bin, each on its own stream, in the matrix’s best",
-        f"state. Lines: the fastest routine of {library_of(campaign)} for CSR. Circles: the fastest of all products in",
-        "one launch, with one segment per row.",
-        stated_product_means(published),
-        measurement_note(campaign, results.PRODUCT_CLOCK),
-        launch_note(near_count, len(timed_cases)),
-        remarks(lines),
-        unavailable_note(campaign),
-    ]
-    marks = [
-        Marks(f"{library_of(campaign)} CSR", Pen(LIBRARY.colour, "|", size=13, zorder=4), _rate(results.LIBRARY_CSR)),
-        Marks(OURS.label, Pen(OURS.colour, OURS.marker, size=4.2, zorder=5), _rate(results.OURS)),
-    ]
-    drawn = [
-        Rows(
-            [Row(case.line.label, [case], reason=case.case.why_not()) for case in panel],
-            "GFLOPS: 2 × entries / time",
-            [Bars(*look, _rate(method)) for method, look in PRODUCT_LOOKS.items()],
-            marks,
-            f"{precision} precision",
-            row_height=0.4,
-        )
-        for precision, panel in panels.items()
-    ]
-    return figure_of(
-        drawn, "nothing was measured in this campaign", caption, clock=results.PRODUCT_CLOCK, mark=mark_meanings(lines)
-    )
 
 
 @figure(

@@ -462,10 +462,7 @@ class GraphOperands(WithProduct):
     def check(self, runnable: Runnable, workspace: Workspace) -> float | None:
         """Launch once and compare y with the reference, or the resulting matrix with the expected matrix.
 
-        Raises
-        ------
-        IncorrectError
-            A number lies outside its bound or is NaN, or entries are missing or too many.
+        Raises `IncorrectError`: a number lies outside its bound or is NaN, or entries are missing or too many.
         """
         if isinstance(runnable, ProductRunnable):
             return compare(self, runnable, workspace)

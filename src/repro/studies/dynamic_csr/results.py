@@ -13,10 +13,9 @@ from repro.bench.rows import OUTSIDE, ClockName
 from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection
 from repro.results.columns import ABBREVIATIONS
 from repro.results.comparisons import Comparison
-from repro.results.energy import register_energy
 from repro.results.problem_lines import MethodTimes, ProblemLine, problem_lines, times_of
 from repro.results.published import Published
-from repro.results.rivals import Contest, register_contests
+from repro.results.shared_artifacts import Contest, register_contests, register_energy
 from repro.results.tables import Cell
 from repro.studies.dynamic_csr import (
     OUT_OF_MEMORY,

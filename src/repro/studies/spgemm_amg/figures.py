@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from statistics import median
 
 from repro.results import figure_style
@@ -18,85 +17,6 @@ from repro.results.significance import WHISKERS, Interval, geometric_mean, relat
 from repro.results.tables import Figure
 from repro.sparse.tuning_features import library_of
 from repro.studies.spgemm_amg import CITED, PRODUCTS, SETUP_STAGES, STUDY_NAME, results, study
-
-ProductMarks = Marks[results.ProductTimes]
-
-
-def rate_marks(library: str) -> dict[Method, ProductMarks]:
-    """Return the marks of methods from the top of a row to its bottom; ours that is not in one launch is hollow."""
-    series = {
-        results.COORDINATES: ("sort of all products", Pen(GREY, "X", size=4.2)),
-        results.PAPER_KERNELS: (PAPERS.label, Pen(PAPERS.colour, PAPERS.marker, size=4.2)),
-        results.TWO_TUNED: ("ours, two phases", Pen(OURS.colour, "D", is_hollow=True, size=3.6)),
-        results.ONE: ("ours, one phase", Pen(OURS.colour, "v", is_hollow=True, size=3.6)),
-        results.ONE_TUNED: ("ours, one phase, tuned", Pen(OURS.colour, "h", is_hollow=True, size=3.6)),
-        results.SINGLE: ("ours, one launch", Pen(OURS.colour, OURS.marker, size=4.2)),
-        results.LIBRARY: (f"{library}, fastest", Pen(LIBRARY.colour, LIBRARY.marker, size=4.2)),
-    }
-    return {
-        method: Marks(label, pen, partial(results.ProductTimes.gflops, method=method), "apart")
-        for method, (label, pen) in series.items()
-    }
-
-
-@figure(STUDY_NAME, "figure-gflops", title="GFLOPS of the products", numbering="ours")
-def flops(campaign: Campaign, published: Published) -> Figure:
-    """GFLOPS of whole products: one panel for each product, one row for each problem, one mark for each method."""
-    cases = results.all_times(campaign, published)
-    lines = [case.line for case in cases]
-    library = library_of(campaign)
-    caption = [
-        "GFLOPS of whole products, from factors on the device to C on the device, counting two operations for each",
-        "multiplication. Methods: all products sorted by row and column; the paper’s kernels, which sort rows in",
-        "shared memory; ours in one launch, in one phase with the kernels expected to be fastest or with those that",
-        f"the search chose, and in two phases with the latter. {library}: its fastest routine for each product, and",
-        "ticks for its others.",
-        "The search’s choice for one phase is left out where it tried only sorts." * searched_sorts_alone(cases),
-        f"{campaign.main_precision.capitalize()} precision.",
-        measurement_note(campaign, results.HOST),
-        remarks(lines),
-        unavailable_note(campaign),
-    ]
-    products = {name: [case.product(name) for case in cases] for name in PRODUCTS}
-    routines = results.routines_of([times for all_times in products.values() for times in all_times])
-    marks = rate_marks(library)
-    if searched_sorts_alone(cases):
-        del marks[results.ONE_TUNED]
-
-    def other_routines(times: results.ProductTimes) -> list[float]:
-        fastest = times.gflops(results.LIBRARY) or 0.0
-        return [rate for routine in routines if (rate := times.gflops(routine)) and rate < fastest]
-
-    others = Pen(LIBRARY.colour, "|", size=4.5, zorder=2.5)
-    ticks = ProductMarks(f"{library}, other routines", others, other_routines, marks[results.LIBRARY].label)
-    panels = [
-        Rows(
-            [Row(times.line.label, [times], reason=_missing_product(times)) for times in products[product]],
-            "GFLOPS: 2 × products / time",
-            marks=[*marks.values(), ticks],
-            title=title,
-            scale="log",
-            steps=(1, 3),
-            row_height=0.34,
-            has_lines=True,
-        )
-        for product, title in PRODUCTS.items()
-    ]
-    empty = "no product was measured in this campaign"
-    return figure_of(panels, empty, caption, clock=results.HOST, mark=mark_meanings(lines))
-
-
-def _missing_product(times: results.ProductTimes) -> str:
-    """Return the reason why a problem's product has no mark."""
-    if times.case.is_measured:
-        return "not timed" if times.rows else "not made coarser"
-    return brief_reason(times.case.why_not())
-
-
-def searched_sorts_alone(cases: Sequence[results.ProblemTimes]) -> bool:
-    """Return whether one-phase kernels were chosen only among the paper's sorts, as with the setting `space: paper`."""
-    return not any(case.case.searched.select(what="bin", mode="one", method="hash") for case in cases)
-
 
 #: Colours of the set-up's stages, and patterns of those that look alike in greyscale.
 STAGES = {

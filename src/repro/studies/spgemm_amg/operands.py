@@ -343,10 +343,8 @@ class AmgOperands:
     def check(self, runnable: Runnable, workspace: Workspace) -> float | None:
         """Launch once and compare a product, a hierarchy or a solution with the expected result.
 
-        Raises
-        ------
-        IncorrectError
-            A number lies outside its bound or is NaN, or entries or levels are missing or too many.
+        Raises `IncorrectError`: a number lies outside its bound or is NaN, or entries or levels are missing or too
+        many.
         """
         if not isinstance(runnable, SpgemmRunnable | SetupRunnable | SolveRunnable):
             return None
@@ -420,11 +418,8 @@ class AmgOperands:
 def make_operands(problem: Matrix, precision: str, seed: int) -> AmgOperands:
     """Round a matrix to the working precision as real numbers, and make its hierarchy on the host.
 
-    Raises
-    ------
-    ReproError
-        The matrix is not square, is symmetric with zeros on the diagonal, or has values outside the working precision's
-        range.
+    Raises `ReproError`: the matrix is not square, is symmetric with zeros on the diagonal, or has values outside the
+    working precision's range.
 
     Notes
     -----

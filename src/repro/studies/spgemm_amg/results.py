@@ -13,10 +13,9 @@ from repro.codegen.targets import DTYPES, INDEX_BYTES
 from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection
 from repro.results.claims import ClaimQuantities
 from repro.results.comparisons import Cases, Comparison, JudgedBy, MissingCase, Quantity, Side, no_notes
-from repro.results.energy import register_energy
 from repro.results.problem_lines import MethodTimes, ProblemLine, times_of
 from repro.results.published import Published
-from repro.results.rivals import Contest, register_contests
+from repro.results.shared_artifacts import Contest, register_contests, register_energy
 from repro.results.tables import Cell
 from repro.sparse.spgemm.kernels import LIMITS
 from repro.studies.spgemm_amg import PRODUCTS, SETUP_STAGES, STUDY_NAME

@@ -1,8 +1,7 @@
 """Matrices and performance: row statistics, speedup over the library, and conjugate gradients.
 
-Figures 3 and 4 are box plots of row lengths and of bandwidths. Figures 5 and 6 are speedups over the library with and
-without layout tuning; `figure-speedup` adds ours and the speedup of a kernel at the streaming floor. The last figure
-has the time of an iteration over the bytes of the matrix; a line marks the size of shared memory.
+Figures 3 and 4 are box plots of row lengths and of bandwidths. The last figure has the time of an iteration over the
+bytes of the matrix; a line marks the size of shared memory.
 """
 
 from __future__ import annotations
@@ -12,14 +11,13 @@ from dataclasses import replace
 from itertools import groupby
 
 from repro.results import figure_style
-from repro.results.campaign_data import Campaign, Case, Method, brief_reason
+from repro.results.campaign_data import Campaign, Method, brief_reason
 from repro.results.columns import MICRO
 from repro.results.figure_forms import DASHED, UNITY, Axis, Curve, Curves, Pen, Reference, figure_of
 from repro.results.figure_rows import Bars, Boxes, Marks, Row, Rows, ratio_bars
-from repro.results.figure_style import COLUMN_WIDTH, DIAMOND, GREEN, GREY
+from repro.results.figure_style import COLUMN_WIDTH, GREEN, GREY
 from repro.results.problem_lines import (
     ProblemLine,
-    launch_note,
     mark_meanings,
     measurement_note,
     recorded_lines,
@@ -42,12 +40,9 @@ from repro.studies.compound_spmv.results import (
     OUR_CG,
     OURS,
     PAPERS,
-    PAPERS_CHOICE,
-    SCHEDULE,
     Times,
     all_times,
     cases_of_conjugate_gradients,
-    clock_note,
     kernels_note,
     papers_space,
 )
@@ -105,10 +100,6 @@ def _box_figure(
     return figure_of([panel], empty, caption, width=COLUMN_WIDTH, mark=mark_meanings(lines))
 
 
-NUMBERS = {5: "single", 6: "double"}
-EMPTY = "nothing was measured in this campaign"
-
-
 def over(base: Method, kernel: Method) -> Callable[[Times], float | None]:
     """Return a function for the speedup of a kernel over another."""
     return lambda case: ratio_of(case[base], case[kernel])
@@ -117,83 +108,6 @@ def over(base: Method, kernel: Method) -> Callable[[Times], float | None]:
 def bars_over_library(label: str, colour: str, kernel: Method, head: str | None = None) -> Bars[Times]:
     """Return bars of a kernel's speedup over the library's fastest routine."""
     return ratio_bars(label, colour, lambda case: (case[LIBRARY], case[kernel]), head=head)
-
-
-def baseline_rows(campaign: Campaign, published: Published, precision: str) -> list[Row[Times]]:
-    """Return a row for every problem of the campaign, with times by the event clock."""
-
-    def row(line: ProblemLine) -> Row[Times]:
-        case = Times(line, Case(campaign, line.problem, precision), "event")
-        joint, others = case[PAPERS], (case[SCHEDULE], case[LIBRARY], case[PAPERS_CHOICE])
-        reason = brief_reason(case.case.why_not()) if joint is None else f"no {library_of(campaign)} routine was timed"
-        is_mostly_launch = bool(joint) and case.case.is_mostly_launch("event", joint, *others)
-        return Row(line.label, [case], reason=reason, has_star=is_mostly_launch)
-
-    return [row(line) for line in recorded_lines(campaign, published)]
-
-
-def _baseline_figure(campaign: Campaign, published: Published, number: int) -> Figure:
-    precision = NUMBERS[number]
-    lines, rows = recorded_lines(campaign, published), baseline_rows(campaign, published, precision)
-    cases = [row.cases[0] for row in rows]
-    published_max = published.quantity("largest speedup over cuSPARSE", precision)
-    library = library_of(campaign)
-    tuned = bars_over_library("papers’, layouts tuned too", figure_style.PAPERS.colour, PAPERS, "tuned")
-    pen = Pen(figure_style.LIBRARY.colour, "D", is_hollow=True, size=3.6, zorder=4)
-    diamonds = Marks("over the papers’ routine", pen, over(PAPERS_CHOICE, PAPERS), head=DIAMOND)
-    references = [Reference(1, pen=UNITY)]
-    if not campaign.on_cpu:
-        references.append(Reference(float(published_max), f"published max. {float(published_max)}×"))
-    panel = Rows(
-        rows,
-        f"speedup over {library}, {precision} precision",
-        [tuned, bars_over_library("papers’, schedules alone", figure_style.PAPERS.fill, SCHEDULE)],
-        [diamonds],
-        references=references,
-        columns=2,
-        row_height=0.24,
-    )
-    speedups = {case.line.problem: value for case in cases if (value := tuned.number(case))}
-    best = max(speedups, key=speedups.__getitem__, default="")
-    noisy = sum(any(time.noisy for time in (case[PAPERS], case[LIBRARY]) if time) for case in cases)
-    caption = [
-        f"Speedup over {library} in {precision} precision with layout tuning (dark bars, and numbers at the right)",
-        "and without it (light bars).",
-        f"The baseline is the fastest of all {library} routines and representations;"
-        + (" diamonds, and the second numbers, compare with the routine that the papers used."
-           if any(map(diamonds.number, cases)) else " the papers’ own choice was not timed."),
-        f"Figure {number} of {CITED} prints no values; the published maximum over cuSPARSE on its GPUs is",
-        f"{published_max}×"
-        + (", which no CPU speedup is compared with." if campaign.on_cpu
-           else " (dashed), over the papers’ routine: compare it with the diamonds, on another GPU."),
-        WHISKERS if any(map(tuned.interval, cases)) else "",
-        f"Our largest: {speedups[best]:.2f}× ({best})." if best else "",
-        kernels_note(campaign),
-        clock_note(campaign),
-        launch_note(sum(row.has_star for row in rows), len(speedups)).replace("Marked:", "Marked *:"),
-        f"{noisy} of them involve noisy times." if noisy else "",
-        remarks(lines),
-        unavailable_note(campaign),
-    ]  # fmt: skip
-    mark = mark_meanings(lines, launched=any(row.has_star for row in rows))
-    return figure_of([panel], EMPTY, caption, clock="event", width=COLUMN_WIDTH, mark=mark)
-
-
-def _register(number: int) -> None:
-    precision = NUMBERS[number]
-
-    @figure(
-        STUDY_NAME,
-        f"figure-{number}",
-        title=f"Speedup over the library, {precision} precision",
-        numbering=f"Figure {number} of {CITED}",
-    )
-    def make(campaign: Campaign, published: Published) -> Figure:
-        return _baseline_figure(campaign, published, number)
-
-
-for _number in NUMBERS:
-    _register(_number)
 
 
 MEAN = "geometric mean"
@@ -268,7 +182,7 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
         unavailable_note(campaign),
     ]  # fmt: skip
     mark = mark_meanings(lines, launched=marked_count > 0)
-    return figure_of(panels, EMPTY, caption, clock="graph", mark=mark)
+    return figure_of(panels, "nothing was measured in this campaign", caption, clock="graph", mark=mark)
 
 
 MEGA = 1e6

@@ -15,13 +15,11 @@ from repro.results.claims import register_claims
 from repro.results.columns import (
     ABBREVIATIONS,
     BLANK,
-    FULL_PRECISION,
     PROBLEM,
     add_row_keys,
     count,
     number_cell,
     printed_cell,
-    ratio,
     speedup,
 )
 from repro.results.cross_campaign import blank_reason, column_title, join_reference_problems, others_note
@@ -30,9 +28,7 @@ from repro.results.problem_lines import (
     cpu_note,
     join_sentences,
     launch_note,
-    measurement_note,
     problem_lines,
-    times_of,
     unavailable_note,
 )
 from repro.results.published import Published
@@ -333,76 +329,6 @@ def _share_cell(win_count: int, time_count: int) -> Cell:
         if time_count
         else Cell()
     )
-
-
-def _best_layout_cell(search: results.Sensitivity) -> Cell:
-    has_no_winner = search.best is None and search.line.is_available
-    return Cell(
-        search.best.row.layout if search.best else None, notes=(search.case.why_not(),) if has_no_winner else ()
-    )
-
-
-def _spread_column(kind: str) -> Column[results.Sensitivity]:
-    def cell(search: results.Sensitivity) -> Cell:
-        if not (spread := search.spread(kind)):
-            return Cell()
-        value, fastest, slowest = spread
-        return add_row_keys(replace(ratio(value), notes=search.case.launch_note("event", fastest)), fastest, slowest)
-
-    return Column(f"{kind}_worst_over_best", kind, "slowest / fastest", cell=cell)
-
-
-def _registers_cell(search: results.Sensitivity) -> Cell:
-    register_counts = [row.registers for row in search.used if row.registers is not None]
-    return Cell(f"{min(register_counts)}–{max(register_counts)}") if register_counts else Cell()
-
-
-SENSITIVITY_COLUMNS = (
-    PROBLEM,
-    FULL_PRECISION,
-    Column[results.Sensitivity]("layout", "best layout", numeric=False, cell=_best_layout_cell),
-    _spread_column("static"),
-    _spread_column("dynamic"),
-    Column[results.Sensitivity]("registers", "registers", numeric=False, cell=_registers_cell),
-    Column[results.Sensitivity](
-        "spilled_bytes",
-        "spills [B/thread]",
-        cell=lambda search: Cell(max((row.spills for row in search.used if row.spills is not None), default=None)),
-    ),
-)
-
-
-@table(
-    STUDY_NAME, "table-8b", title="Sensitivity to the schedule, static and dynamic", numbering=f"Section 5.4 of {CITED}"
-)
-def sensitivity(campaign: Campaign, published: Published) -> Table:
-    """One line for each problem: slowest / fastest time of each schedule kind in the best layout, and registers."""
-    cases = times_of(results.Sensitivity, campaign, published)
-    spreads = [
-        (search, static, dynamic)
-        for search in cases
-        if (static := search.spread("static")) and (dynamic := search.spread("dynamic"))
-    ]
-    dynamic_count = sum(dynamic[0] > static[0] for _, static, dynamic in spreads)
-    marked_count = sum(
-        search.case.is_mostly_launch("event", static[1], dynamic[1]) for search, static, dynamic in spreads
-    )
-    wins = [search.layouts_won for search in cases]
-    least, most = (published.quantity(f"{extreme} registers") for extreme in ("fewest", "most"))
-    caption = [
-        "How much the choice of schedule matters: median time of the slowest schedule of each kind over that of",
-        "the fastest, in the best layout, over all schedules of the search; slow ones have only a few screening",
-        "launches. Registers: minimum and maximum over the kernels; spills: the maximum.",
-        f"Dynamic is more sensitive in {dynamic_count} of {len(spreads)} cases; over all searched layouts its",
-        f"best schedule beats the best static one by more than {100 * campaign.tie:g} % in",
-        f"{sum(number for number, _ in wins)} of {sum(possible for _, possible in wins)}. Section 5.4 of {CITED} finds",
-        f"dynamic more sensitive, with {least} to {most} registers a thread and no spills.",
-        results.kernels_note(campaign),
-        measurement_note(campaign, "event", "the search"),
-        launch_note(marked_count, len(spreads)),
-        unavailable_note(campaign),
-    ]
-    return table_of(SENSITIVITY_COLUMNS, cases, join_sentences(caption))
 
 
 register_claims(STUDY_NAME, CITED, results.CLAIMS, results.claim_cases, papers="papers’")

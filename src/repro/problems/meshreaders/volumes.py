@@ -1,4 +1,6 @@
-"""Reads MEDIT's format, text and binary, versions 1 to 4, as written by mmg, BAMG, libMeshb and others."""
+"""Reads volumes: MEDIT's format, text and binary, versions 1 to 4, as written by mmg, BAMG, libMeshb and others, and
+TetGen's pair of files: vertices in `.node`, cells in `.ele`, with numbers from 0 or 1, or arbitrary ones.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from repro.problems.meshreaders import Cells, Content, Contents, Flaw, Floats, Order, load_text, truncated
+from repro.problems.meshreaders import (
+    Cells,
+    Content,
+    Contents,
+    Flaw,
+    Floats,
+    Order,
+    load_text,
+    renumbered,
+    truncated,
+    whole,
+    whole_numbers,
+)
 
 #: Kind, dimension and corners of the cells in each section, by its name in text and number in binary files. Other
 #: sections are skipped.
@@ -30,7 +45,7 @@ _KEYWORD = re.compile(rb"(?<!\S)(?!(?:nan|inf(?:inity)?)(?!\S))[A-Za-z]\S*", re.
 _MAGIC: dict[bytes, Order] = {b"\1\0\0\0": "<", b"\0\0\0\1": ">"}
 
 
-def read(path: Path, values: bool = False) -> Contents:
+def read_medit(path: Path, values: bool = False) -> Contents:
     """Read a surface or a volume; numbers in text keep all digits. `Flaw` for unknown versions, or missing data."""
     with path.open("rb") as file:
         order = _MAGIC.get(file.read(4))
@@ -137,3 +152,44 @@ def _count(content: Content, index: np.dtype[Any]) -> int:
     if count < 0:
         raise Flaw("the mesh is damaged: a section has a negative size", expected="0 or more", actual=count)
     return count
+
+
+_TETGEN_KINDS = {3: ("triangle", 2), 4: ("tetra", 3), 6: ("triangle6", 2), 10: ("tetra10", 3)}
+
+
+def read_tetgen(path: Path, values: bool = False) -> Contents:
+    """Read a volume mesh from both files, given the path of either; raise `Flaw` for invalid headers, rows or
+    numbers.
+    """
+    header, rows = _tetgen_table(path.with_suffix(".node"), "vertices", (3, 0, 0))
+    dimension = header[1]
+    points, numbers = rows[:, 1 : 1 + dimension], whole_numbers(rows[:, 0], "vertices")
+    header, cells = _tetgen_table(path.with_suffix(".ele"), "cells", (4, 0))
+    size = header[1]
+    if size not in _TETGEN_KINDS:
+        raise Flaw("the .ele file has cells of an unsupported kind", expected="4 corners each", actual=size)
+    corners = whole_numbers(cells[:, 1 : 1 + size], "corners")
+    return points, [Cells(*_TETGEN_KINDS[size], renumbered(corners, numbers, "vertices"))]
+
+
+def _tetgen_table(path: Path, subject: str, defaults: tuple[int, ...]) -> tuple[list[int], NDArray[np.float64]]:
+    """Return the numbers of the first line, and the rows after it; each row starts with its own number."""
+    content = Content(load_text(path, b"#"))
+    tokens = content.line().split()
+    if not tokens or len(tokens) > 1 + len(defaults):
+        raise Flaw(
+            f"the first line of the {path.suffix} file is not a header",
+            expected=f"the number of {subject}, and up to {len(defaults)} more",
+            actual=b" ".join(tokens)[:80].decode(errors="replace") or "nothing",
+        )
+    header_numbers = [whole(token, subject) for token in tokens]
+    header = [*header_numbers, *defaults[len(header_numbers) - 1 :]]
+    width = 1 + sum(header[1:])
+    rows = content.numbers(header[0] * width, np.float64, f"{subject} in the {path.suffix} file")
+    if excess_word := content.token():
+        raise Flaw(
+            f"the {path.suffix} file is longer than its first line states",
+            expected=f"{header[0]:,} rows of {width} numbers",
+            actual=f"{excess_word[:40].decode(errors='replace')} behind them",
+        )
+    return header, rows.reshape(header[0], width)

@@ -1,4 +1,4 @@
-"""Figures of filters in the plane (3.7 and 3.10 to 3.12): memory, rates, speed-ups and errors over the mesh size."""
+"""Figures of filters in the plane (3.11 and 3.12): speed-ups and errors over the mesh size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from repro.results.figure_forms import (
     CROSS,
     DASHED,
     PUBLISHED_LINE,
-    PUBLISHED_MARK,
     UNITY,
     Axis,
     Curve,
@@ -21,7 +20,6 @@ from repro.results.figure_forms import (
     Pen,
     Reference,
     draw_panels,
-    figure_of,
 )
 from repro.results.figure_rows import Bars, Marks, Row, Rows
 from repro.results.figure_style import COLUMN_WIDTH, GREY, OURS, PAPERS, TEXT_WIDTH
@@ -34,20 +32,14 @@ from repro.studies.dg_postprocessing import (
     CITED,
     FILTER_CLOCK,
     GAIN_CONTRADICTS,
-    LARGEST_RATE,
     MAX_OVER_POINT,
-    MAX_RATE,
     MIN_OVER_POINT,
-    MIN_RATE,
     OVER_POINT,
-    PATCHES,
     STATED_GPU,
     STUDY_NAME,
     results,
     stated_number,
 )
-from repro.studies.dg_postprocessing.operands import contour_formula
-from repro.studies.dg_postprocessing.tables import patch_counts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -68,10 +60,6 @@ DEGREE_PENS = {
 }
 #: Mesh sizes get separate ticks if they differ by more than this factor.
 MIN_TICK_RATIO = 1.7
-#: Number of triangles of the mesh with the text's largest stated rate.
-LARGEST_MESH = 2**20
-#: The smallest and the largest rate that the text states, for each family and degree.
-RateRanges = dict[tuple[str, int], tuple[float, float]]
 
 
 def family_fields(
@@ -122,125 +110,6 @@ def triangle_count_text(value: float) -> str:
         if value >= unit:
             return f"{value / unit:.3g}{letter}"
     return f"{value:g}"
-
-
-@figure(STUDY_NAME, "figure-3-7", title="Memory of the per-element way", numbering=f"Figure 3.7 of {CITED}")
-def memory(campaign: Campaign, published: Published) -> Figure:
-    """Memory overhead in percent over the mesh size: one row for each family, one panel for each number of patches."""
-    fields = results.all_filterings(campaign, published)
-    caption = [
-        "Memory that the per-element method needs beyond one solution, in percent of it: copies of the points around",
-        f"the triangles of each patch. {PATCHES} patches as in Figure 3.7 of {CITED} for P = 1, and 132, one for each",
-        "multiprocessor of an H200. It does not depend on the device. The text prints no numbers; it only states that",
-        "the overhead falls as meshes grow.",
-        unavailable_note(campaign),
-    ]
-    counts = patch_counts(fields)
-
-    def percent(count: int, field: results.Filtering) -> float | None:
-        share = field.overhead(count)
-        return None if share is None else 100 * share
-
-    number = partial(percent, counts[0])
-    families, degrees = drawn_families(fields, number), drawn_degrees(fields, number)
-    panels = [
-        Curves(
-            [
-                Curve(
-                    f"P = {degree}",
-                    DEGREE_PENS[degree],
-                    points(family_fields(fields, family, degree), partial(percent, count)),
-                )
-                for degree in degrees
-            ],
-            mesh_axis(fields),
-            Axis(f"overhead, {family} variance [%]", "log"),
-            f"{count} patches" * (family == families[0]),
-        )
-        for family in families
-        for count in counts
-    ]
-    empty = "no copies were counted in this campaign"
-    return figure_of(panels, empty, caption, across=len(counts), is_shared="row")
-
-
-@figure(STUDY_NAME, "figure-3-10", title="GFLOPS by the size of the mesh", numbering=f"Figure 3.10 of {CITED}")
-def flops(campaign: Campaign, published: Published) -> Figure:
-    """Rates in GFLOPS over the mesh size: one row for each family (mesh variance), one panel for each degree."""
-    fields = results.all_filterings(campaign, published)
-    ranges = stated_ranges(published)
-    caption = [
-        "GFLOPS of the paper’s two methods, each with its fastest block, and of ours. Above: meshes of low variance;",
-        "below: of high variance.",
-        contour_formula(),
-        _published_rates(ranges, campaign.on_cpu),
-        cpu_note(campaign),
-        measurement_note(campaign, FILTER_CLOCK),
-        unavailable_note(campaign),
-    ]
-    drawn_ranges = {} if campaign.on_cpu else ranges
-    return Figure(lambda: draw_flops(fields, drawn_ranges), join_sentences(caption), clock=FILTER_CLOCK)
-
-
-def stated_ranges(published: Published) -> RateRanges:
-    """Return the ranges of rates stated in the text; a single stated rate is both ends of its range."""
-    largest_rate = stated_number(published, LARGEST_RATE, "low", 1)
-    ranges = {("low", 1): (largest_rate, largest_rate)} if largest_rate else {}
-    for degree in results.DEGREES:
-        min_rate, max_rate = (stated_number(published, name, "low", degree) for name in (MIN_RATE, MAX_RATE))
-        if min_rate and max_rate:
-            ranges["low", degree] = min_rate, max_rate
-    return ranges
-
-
-def _published_rates(ranges: RateRanges, is_cpu: bool) -> str:
-    if not ranges:
-        return ""
-    rates = [
-        f"{min_rate:g} for P = {degree} per element on the largest mesh"
-        if min_rate == max_rate
-        else f"{min_rate:g} to {max_rate:g} for P = {degree}"
-        for (_, degree), (min_rate, max_rate) in ranges.items()
-    ]
-    drawn = "not drawn beside a CPU’s" if is_cpu else "the bands and the mark"
-    return (
-        f"{CITED} states, for a {STATED_GPU} and meshes of low variance, {', '.join(rates)}: {drawn}. It does not "
-        "state which operations it counts, so its rates and ours may count differently."
-    )
-
-
-def draw_flops(fields: Sequence[results.Filtering], ranges: RateRanges) -> Canvas:
-    """Draw the panels; `ranges` are the stated rates, drawn if there are any."""
-
-    def rate(way: Method, field: results.Filtering) -> float | None:
-        return field.gflops(field[way])
-
-    def fastest(field: results.Filtering) -> float | None:
-        return max((value for way in METHOD_PENS if (value := rate(way, field))), default=None)
-
-    families, degrees = drawn_families(fields, fastest), drawn_degrees(fields, fastest)
-
-    def panel(family: str, degree: int) -> Curves:
-        members = family_fields(fields, family, degree)
-        curves = [Curve(label, pen, points(members, partial(rate, way))) for way, (label, pen) in METHOD_PENS.items()]
-        references = []
-        if (family, degree) in ranges:
-            least, most = ranges[family, degree]
-            if least == most:
-                curves.append(Curve(f"published, {STATED_GPU}, one number", PUBLISHED_MARK, [(LARGEST_MESH, most)]))
-            else:
-                references.append(Reference((least, most), f"published, {STATED_GPU}"))
-        return Curves(
-            curves,
-            mesh_axis(fields),
-            Axis(f"GFLOPS, {family} variance", "log"),
-            f"P = {degree}" * (family == families[0]),
-            references,
-            reason="" if references or any(curve.points for curve in curves) else "no such field in this campaign",
-        )
-
-    panels = [panel(family, degree) for family in families for degree in degrees]
-    return draw_panels(panels, "no field was filtered in this campaign", across=len(degrees), is_shared="row")
 
 
 #: The degree for which the text states speed-ups on meshes of low variance.
