@@ -62,6 +62,23 @@ def edges(*records: str) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
+def tally() -> str:
+    """Return a sentence on how many winners of the configured tunings are on an edge, and what became of them."""
+    on_edge = [
+        (winner.problem, bracket_of(*record.split("/")[:2], winner))
+        for record in configured()
+        for winner in winners_of(*record.split("/")[:2])
+        if winner.is_on_edge and without_bin(winner.tuning) in record.split("/", 2)[2].split(",")
+    ]
+    states = [bracket.state for _, bracket in on_edge if bracket]
+    missing = {problem for problem, bracket in on_edge if not bracket}
+    return (
+        f"Of {len(on_edge)} winners on an edge, {states.count('rises')} are bracketed, {states.count('limit')} at a "
+        f"limit, and {states.count('falls')} might go further; {len(on_edge) - len(states)} belong to {len(missing)} "
+        f"problems that were not measured: {', '.join(f'`{problem}`' for problem in sorted(missing))}."
+    )
+
+
 def open_winners() -> list[tuple[str, Winner]]:
     """Return the winners of the configured tunings that are on an edge, and that the record does not bracket."""
     return [

@@ -16,8 +16,8 @@ or finds lines by a query after `where`. The third is a format; `.2f` if left ou
 
 The claims of a study, with the verdicts of several recorded campaigns beside each other, are `claims(study, campaign,
 …)`, how many have which verdict `tally(study, campaign)`, and of several studies
-together, as a sentence, `verdict("campaign/study", …)`. Winners on an edge of their space are a table `edges(…)`, and
-the headline numbers of all records a table `history(study)`.
+together, as a sentence, `verdict("campaign/study", …)`. Winners on an edge of their space are a table `edges(…)` and a
+sentence `edge_tally()`, and the headline numbers of all records a table `history(study)`.
 
 The minutes of a command on two idle cores, as `make minutes` measured them last, are `minutes("make all")`, in words
 and with their noun. A number of no table needs the reason behind its paragraph: `{# by hand: trials on a CPU #}`. The
@@ -41,6 +41,7 @@ from statistics import geometric_mean
 
 import pandas as pd
 from edges import edges
+from edges import tally as edge_tally
 from history import history
 from jinja2 import Environment, StrictUndefined
 
@@ -248,7 +249,14 @@ def page(source: str, origin: str) -> str:
     """Return the page of a source, its paragraphs broken into lines anew."""
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True, autoescape=False)
     filled = environment.from_string(source).render(
-        table=table, claims=claims, tally=tally, verdict=verdict, minutes=minutes, edges=edges, history=history
+        table=table,
+        claims=claims,
+        tally=tally,
+        verdict=verdict,
+        minutes=minutes,
+        edges=edges,
+        edge_tally=edge_tally,
+        history=history,
     )
     parts = (part if part.startswith("```") else _reflow(part) for part in _FENCES.split(filled))
     text = "\n\n".join(part for part in parts if part)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 #: Columns that, beside the searched numbers, tell variants apart.
 WORDS = (
-    "layout", "outer", "inner", "vector", "clustered", "ordering", "schedule", "load", "ahead", "way", "what",
+    "layout", "outer", "inner", "vector", "clustered", "ordering", "schedule", "load", "ahead", "way",
     "kernel_degree", "method", "format", "state", "exact", "product", "mode", "bin", "kind",
 )  # fmt: skip
 CASE = ["problem", "precision"]

@@ -346,7 +346,7 @@ class RegionOperands:
 
     field: Field
     regions: Regions
-    #: Coefficients of the kernel, `(3k + 1, k + 1)`, as in `repro.filtering.stencil_geometry.SplineKernel`.
+    #: Coefficients of the kernel, `(3k + 1, k + 1)`, as in `repro.filtering.spline_kernel.SplineKernel`.
     pieces: Floats
 
     def __post_init__(self) -> None:
