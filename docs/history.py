@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from statistics import geometric_mean
 from typing import Any
 
 import pandas as pd
@@ -12,6 +11,7 @@ import pandas as pd
 from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.records import code_of, read_commits, read_environments
 from repro.bench.store import read_rows
+from repro.results.significance import geometric_mean
 from repro.studies import get_study
 
 RESULTS = Path(__file__).parents[1] / "results"

@@ -24,7 +24,7 @@ from repro.config import dump_yaml, read_assignments, read_yaml, validate
 from repro.config.models import Config
 from repro.config.validation_errors import _models
 from repro.errors import ReproError
-from repro.problems.field import FIELD_KINDS
+from repro.problems.generated_fields import FIELD_KINDS
 from repro.problems.generators import KINDS, computed
 from repro.problems.registry import Collection, Registry
 from repro.studies import study_names

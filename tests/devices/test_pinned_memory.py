@@ -40,3 +40,12 @@ def test_beyond_the_limit_memory_is_ordinary(monkeypatch):
     blocks, made = pool()
     held = [blocks.take(1024) for _ in range(3)]
     assert made == [1024, 1024] and held[2].nbytes == 1024
+
+
+def test_memory_that_cannot_be_locked_is_ordinary_and_does_not_count():
+    def refuse(nbytes):
+        raise MemoryError
+
+    blocks = PinnedPool(refuse)
+    assert blocks.take(1000).nbytes == 1000
+    assert blocks._total == 0

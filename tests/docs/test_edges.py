@@ -122,6 +122,17 @@ def test_a_winner_is_bracketed_where_the_time_rises_or_the_number_ends(
     assert found.gain == pytest.approx(gain)
 
 
+def test_a_variant_without_a_time_of_the_report_is_no_limit() -> None:
+    case = {"problem": "field", "precision": "double", "cache": "warm", "way": "point", "message": None}
+    search = pd.DataFrame(
+        [case | {"name": name, "blocks": blocks, "status": "ok"} for name, blocks in (("a", 32), ("b", 64))]
+    )
+    report = search.assign(event_median=[4.0, None], status=["ok", "disturbed"])
+    choice = {"clock": "event", "tuning": "h200/paper_tuned/point/blocks/most", "name": "a"}
+    (found,) = brackets(pd.DataFrame([case | choice]), search, report, ["blocks"])
+    assert (found.reason, found.state) == ("", "falls")
+
+
 def test_every_measured_winner_is_inside_at_a_limit_or_bracketed() -> None:
     studies = yaml.safe_load((REPOSITORY / f"config/{BEYOND}.yaml").read_text())["studies"]
     measured = [

@@ -9,7 +9,8 @@ from repro.filtering.grids import evaluation_points
 from repro.filtering.reference import contour_rows
 from repro.filtering.stencil_geometry import point_scales
 from repro.galerkin import mode_count
-from repro.problems.field import FUNCTIONS, generate_field
+from repro.problems.field import FUNCTIONS
+from repro.problems.generated_fields import generate_field
 from support.triangulations import graded, project
 
 pytestmark = pytest.mark.medium

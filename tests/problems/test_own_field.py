@@ -18,7 +18,8 @@ from repro.config.models import FieldFile, Limits, OwnProblem, StudySettings
 from repro.errors import ReproError
 from repro.galerkin import evaluate, exact_for
 from repro.problems.builder import build
-from repro.problems.field import Field, generate_field
+from repro.problems.field import Field
+from repro.problems.generated_fields import generate_field
 from repro.problems.own_problems import planned, read_field
 from repro.problems.problem import Unavailable, load_problem
 from repro.problems.registry import load_registry

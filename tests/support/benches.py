@@ -12,7 +12,7 @@ from repro.bench.runnable import Operands, Workspace
 from repro.bench.trial import Bench
 from repro.config.models import Timing
 from repro.devices.device_group import Devices
-from repro.problems.field import generate_field
+from repro.problems.generated_fields import generate_field
 from repro.studies.dg_postprocessing.operands import make_operands as field_operands
 from repro.studies.dg_postprocessing.study import STUDY
 from repro.studies.dynamic_csr.ids import DynamicRow

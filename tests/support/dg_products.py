@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 
 from repro.bench.guards import Guards
 from repro.devices.base import Device, Program
-from repro.problems.field import generate_field
+from repro.problems.generated_fields import generate_field
 from repro.sparse.device_primitives import Launches
 from repro.studies.dg_postprocessing.operands import DgOperands, make_operands
 from repro.studies.dg_postprocessing.runnables_plane import FilterMatrixRunnable

@@ -54,7 +54,7 @@ CampaignName = Annotated[
     typer.Option(
         "--campaign",
         metavar="CAMPAIGN",
-        help="A recorded campaign: a folder below --results; by default the one that --config names.",
+        help="A recorded campaign: a folder below --results; by default that of the configuration.",
         autocompletion=complete_campaign,
         show_default=False,
     ),

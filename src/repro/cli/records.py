@@ -42,12 +42,12 @@ def record(
     """Store a campaign as a record: one file per study and step.
 
     The rows of all problems go to results/<campaign>/raw/<study>/<step>.parquet, and the files of single problems are
-    deleted. Tables, figures, report and comparison read both forms. The same command merges problems that are measured
-    again later. It fails while a run works in the folder.
+    deleted. Tables, figures, report and comparison read both forms. Run it again to merge problems measured
+    later. It fails while a run is using the folder.
 
-    results/<campaign>/commits.json states, for each hash of the sources in the environment records, the commit of this
-    checkout's history with these sources. Rows measured with sources that no commit has are refused; --uncommitted
-    records null for them. ro-crate-metadata.json lists the measured files with their checksums, for `repro verify`.
+    results/<campaign>/commits.json maps the hash of the sources that measured rows to the commit of this checkout's
+    history with these sources. Rows whose sources are in no commit are refused; --uncommitted stores null for them.
+    ro-crate-metadata.json lists the measured files with their checksums, for `repro verify`.
 
     Example:
 

@@ -185,7 +185,13 @@ class PinnedPool:
             if self._total + size > MAX_PINNED_BYTES:
                 return np.empty(nbytes, np.uint8)
             self._total += size
-        return np.asarray(_PinnedBlock(self, self._allocate(size)))
+        try:
+            block = self._allocate(size)
+        except Exception:  # as much page-locked memory is not to be had
+            with self._lock:
+                self._total -= size
+            return np.empty(nbytes, np.uint8)
+        return np.asarray(_PinnedBlock(self, block))
 
     def give_back(self, block: NDArray[np.uint8]) -> None:
         # without the lock, as the garbage collector may call this within `take`; a list's `append` needs none

@@ -11,8 +11,9 @@ from repro.config.models import Config, OwnProblem
 from repro.errors import ReproError
 from repro.problems.assembly import Assembled, assemble_dirac, elastic_body, fold_blocks
 from repro.problems.fetch import Found
-from repro.problems.field import FIELD_KINDS, Field, generate_field
+from repro.problems.field import Field
 from repro.problems.files import mesh_checksum
+from repro.problems.generated_fields import FIELD_KINDS, generate_field
 from repro.problems.generators import KINDS, generate
 from repro.problems.matrix import Matrix, Updates, draw_batches
 from repro.problems.own_problems import assemble_own, read_field

@@ -19,8 +19,9 @@ from repro.errors import ReproError
 from repro.galerkin import BASES, exchange_last, mode_count
 from repro.problems import generators
 from repro.problems.assembly import Assembled, Floats, assemble_dirac, elastic_body, fixed_vertices, fold_blocks
-from repro.problems.field import MAX_DEGREE, Field, size_of
+from repro.problems.field import MAX_DEGREE, Field
 from repro.problems.files import check_entry, locate_own, mesh_checksum, open_plain
+from repro.problems.generated_fields import size_of
 from repro.problems.matrix_market import (
     ENDINGS,
     ENTRY_OF_FIELD,

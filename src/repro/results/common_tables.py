@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from repro.bench.rows import AGAIN, OUTSIDE, ClockName, RecordedRow
+from repro.bench.rows import AGAIN, OUTSIDE, TIMED, ClockName, RecordedRow
 from repro.results.campaign_data import Campaign, Case, Method, R_co, Selection
 from repro.results.columns import (
     ABBREVIATIONS,
@@ -243,11 +243,11 @@ def _add_case(
 def _cases_cell(contestant: Contestant) -> Cell:
     if contestant.folded:
         return Cell(0, notes=(f"unsupported in all cases: {', '.join(line.name for line in contestant.folded)}",))
-    numbers = Counter(contestant.failures.values())
-    without = ", ".join(
-        f"{'timed by other clocks' if status == 'ok' else status.replace('_', ' ')} in {number}"
-        for status, number in sorted(numbers.items())
+    numbers = Counter(
+        "timed by other clocks" if status in TIMED else status.replace("_", " ")
+        for status in contestant.failures.values()
     )
+    without = ", ".join(f"{reason} in {number}" for reason, number in sorted(numbers.items()))
     return Cell(len(contestant.seconds), notes=(f"without a time: {without}",) if without else ())
 
 

@@ -80,8 +80,8 @@ def brackets(
 
         beyond = {one: seconds(str(places[one]["name"])) for one in outside}
         reason = ""
-        if outside and beyond[outside[-1]] == inf:
-            last = places[outside[-1]]
+        last = places[outside[-1]] if outside else None
+        if last is not None and beyond[outside[-1]] == inf and last["status"] not in TIMED:
             reason = last["message"] if isinstance(last["message"], str) else str(last["status"])
         found.append(
             Bracket(

@@ -217,7 +217,8 @@ def measure_edges(
         for (_, number, where), line in reached.items():
             times = [row.screened_by or inf if (row := rows[str(id)]).status in TIMED else inf for id in line]
             value = attrgetter(numbers[number])(line[-1]) * (2 if where == "most" else 0.5)
-            if times[-1] < inf and (step < LEAST_STEPS or times[-1] == min(times)) and (value >= 1 or number == "cell"):
+            goes_on = step < MOST_STEPS and (step < LEAST_STEPS or times[-1] == min(times))
+            if times[-1] < inf and goes_on and (value >= 1 or number == "cell"):
                 line.append(with_number(line[-1], numbers[number], value))
     yield "search", list(rows.values())
     yield "baseline", []

@@ -13,7 +13,8 @@ from repro.filtering.grids import evaluation_points, of_field
 from repro.filtering.reference import contour_rows
 from repro.filtering.stencil_geometry import point_scales
 from repro.galerkin import evaluate
-from repro.problems.field import FUNCTIONS, generate_field
+from repro.problems.field import FUNCTIONS
+from repro.problems.generated_fields import generate_field
 from repro.problems.registry import load_registry
 from repro.results import figure_style
 from repro.results.registry import get_artifact

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from repro.problems.field import generate_field
+from repro.problems.generated_fields import generate_field
 from repro.studies.dg_postprocessing import STUDY_NAME
 from repro.studies.dg_postprocessing.facts import facts
 from support.dg_campaign import NUMBERS, Maker, lines, table, values

@@ -18,7 +18,7 @@ from repro.codegen.templates import render_common
 from repro.config.models import Config, StudySettings, Timing
 from repro.devices.opencl import OpenClDevice
 from repro.errors import ReproError
-from repro.problems.field import generate_field
+from repro.problems.generated_fields import generate_field
 from repro.problems.problem import Outline
 from repro.results.campaign_data import Campaign
 from repro.results.published import Published

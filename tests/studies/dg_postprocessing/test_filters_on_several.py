@@ -24,7 +24,7 @@ from repro.filtering.grids import (
 )
 from repro.filtering.reference import count_work
 from repro.filtering.spline_kernel import kernel
-from repro.problems.field import generate_field
+from repro.problems.generated_fields import generate_field
 from repro.sparse.device_primitives import ModuleFile
 from repro.studies.dg_postprocessing import POINT_CELL, SEVERAL
 from repro.studies.dg_postprocessing.ids import FilterId

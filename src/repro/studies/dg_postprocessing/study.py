@@ -19,7 +19,8 @@ from repro.config.models import StudySettings, UnusedWeight
 from repro.errors import ReproError, Unsupported
 from repro.filtering.kernels import DEGREES as PLANE_DEGREES
 from repro.filtering.spline_kernel import kernel
-from repro.problems.field import FIELD_KINDS, Field
+from repro.problems.field import Field
+from repro.problems.generated_fields import FIELD_KINDS
 from repro.problems.problem import Outline, Problem
 from repro.sparse.device_primitives import ModuleFile, read_modules
 from repro.studies import CostModel, StepResult, Study, Workload
