@@ -235,7 +235,10 @@ def test_the_name_of_a_recorded_configuration_is_told_its_file(tmp_path: Path, m
             "space: paper\nstudies:\n  spgemm_amg: {}\n  dynamic_csr: {}\n",
             "(expected `space` under studies.spgemm_amg (a.yaml:3:3) or under studies.dynamic_csr (a.yaml:4:3)",
         ),
-        ("studies:\n  spgemm_amg: {device: cuda}\n", "unknown key, 'cuda' (expected `device` at the top level)"),
+        (
+            "studies:\n  spgemm_amg: {device: cuda}\n",
+            "unknown key, 'cuda' (expected `device` at the top level or under repeats)",
+        ),
         ("space: paper\n", "a.yaml:1:1: space: unknown key, 'paper' (expected `space` under studies.<name>)"),
     ],
 )

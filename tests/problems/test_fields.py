@@ -19,18 +19,9 @@ from repro.config.models import Config, Limits
 from repro.errors import ReproError
 from repro.galerkin import evaluate, exact_for
 from repro.problems.builder import build
-from repro.problems.field import (
-    FIELD_KINDS,
-    FUNCTIONS,
-    Field,
-    delaunay_square,
-    generate_field,
-    kuhn_cube,
-    ordered_triangles,
-    size_of,
-    structured_square,
-)
+from repro.problems.field import FUNCTIONS, Field, delaunay_square, kuhn_cube, ordered_triangles, structured_square
 from repro.problems.files import mesh_checksum
+from repro.problems.generated_fields import FIELD_KINDS, generate_field, size_of
 from repro.problems.own_problems import planned
 from repro.problems.problem import load_problem
 from repro.problems.registry import GeneratedField, load_registry

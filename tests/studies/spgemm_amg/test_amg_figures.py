@@ -45,7 +45,7 @@ def points(axes, marker):
 
 def test_what_there_is():
     assert NAMES == [
-        "table-6-1", "table-baselines", "table-bins", "table-claims", "table-energy",
+        "table-6-1", "table-baselines", "table-bins", "table-claims", "table-edges", "table-energy",
         "table-levels", "table-memory", "table-phases",
         "table-products", "table-rivals", "table-setup", "table-setup-costs", "table-solve", "table-targets",
         "table-uncertainty", "figure-6-1", "figure-energy", "figure-rivals", "figure-setup",
