@@ -68,6 +68,8 @@ def brackets(
     for choice in choices.to_dict("records"):
         case, clock = (choice["problem"], choice["precision"]), choice["clock"]
         record, _, rest = choice["tuning"].partition("/")
+        if not rest.endswith(("/least", "/most")):  # of a campaign that measured no edges
+            continue
         tuning, number, edge = rest.rsplit("/", 2)
         winner, column = lines.places[*case, choice["name"]], lines.numbers.index(number)
         value = float(lines.values[winner, column])
