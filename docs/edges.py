@@ -6,6 +6,7 @@ The rule is that of `repro.tuning.edges`.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from functools import cache
 from math import inf
 from pathlib import Path
@@ -64,14 +65,9 @@ def edges(*records: str) -> str:
 
 def tally() -> str:
     """Return a sentence on how many winners of the configured tunings are on an edge, and what became of them."""
-    on_edge = [
-        (winner.problem, bracket_of(*record.split("/")[:2], winner))
-        for record in configured()
-        for winner in winners_of(*record.split("/")[:2])
-        if winner.is_on_edge and without_bin(winner.tuning) in record.split("/", 2)[2].split(",")
-    ]
-    states = [bracket.state for _, bracket in on_edge if bracket]
-    missing = {problem for problem, bracket in on_edge if not bracket}
+    on_edge = list(_on_edges())
+    states = [bracket.state for _, _, bracket in on_edge if bracket]
+    missing = {winner.problem for _, winner, bracket in on_edge if not bracket}
     return (
         f"Of {len(on_edge)} winners on an edge, {states.count('rises')} are bracketed, {states.count('limit')} at a "
         f"limit, and {states.count('falls')} might go further; {len(on_edge) - len(states)} belong to {len(missing)} "
@@ -81,13 +77,16 @@ def tally() -> str:
 
 def open_winners() -> list[tuple[str, Winner]]:
     """Return the winners of the configured tunings that are on an edge, and that the record does not bracket."""
-    return [
-        (record, winner)
-        for record in configured()
-        for winner in winners_of(*record.split("/")[:2])
-        if winner.is_on_edge and without_bin(winner.tuning) in record.split("/", 2)[2].split(",")
-        and getattr(bracket_of(*record.split("/")[:2], winner), "state", "falls") == "falls"
-    ]  # fmt: skip
+    return [(record, winner) for record, winner, bracket in _on_edges() if not bracket or bracket.state == "falls"]
+
+
+def _on_edges() -> Iterator[tuple[str, Winner, Bracket | None]]:
+    """Yield record, winner and what was measured beyond it, for winners of the configured tunings on an edge."""
+    for record in configured():
+        campaign, study, tunings = record.split("/", 2)
+        for winner in winners_of(campaign, study):
+            if winner.is_on_edge and without_bin(winner.tuning) in tunings.split(","):
+                yield record, winner, bracket_of(campaign, study, winner)
 
 
 def configured() -> list[str]:

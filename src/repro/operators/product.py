@@ -38,7 +38,7 @@ from repro.operators.vectors import Vectors
 from repro.problems.matrix import MAX_DIMENSION, MAX_ENTRIES, Matrix
 from repro.sparse.compound.defaults import Rows
 from repro.sparse.compound.device_csr import CheckWord, DeviceCsr, FlawedCsr, render_check
-from repro.sparse.compound.device_packing import DevicePacker, PackedOnDevice, packing_name, render_packing
+from repro.sparse.compound.device_packing import PAIRS, DevicePacker, PackedOnDevice, packing_name, render_packing
 from repro.sparse.compound.device_pairs import PairPacker
 from repro.sparse.compound.kernels import TEMPLATES, columns_schedule, render_module, split_columns
 from repro.sparse.compound.packing import PackedFacts
@@ -342,6 +342,13 @@ def device_packer(runtime: Runtime, entry: str, precision: str, inner: str) -> D
     return DevicePacker(runtime.device, program, entry, precision)
 
 
+@cache
+def pair_packer(runtime: Runtime, entry: str, precision: str, inner: str) -> PairPacker:
+    """Return what packs pairs of an entry and precision in an inner order; its kernels are compiled if needed."""
+    program = runtime.program(*packing_source(runtime, entry, precision, f"{PAIRS}{inner}"))
+    return PairPacker(runtime.device, program, entry, precision)
+
+
 @lru_cache(maxsize=256)
 def variant_source(runtime: Runtime, entry: str, precision: str, id: VariantId, columns: int) -> tuple[str, str]:
     """Return the source of a variant's module, and its name in the cache; `columns` is as in `render_module`."""
@@ -445,18 +452,16 @@ class Product:
         self, matrix: MatrixSource, layout: Layout, stack: ExitStack
     ) -> tuple[Mapping[str, Buffer], PackedFacts]:
         """Return the matrix in a layout on the device: its arrays, which `stack` releases, and their sizes."""
-        runtime, is_clustered, name = self.runtime, layout.ordering == "clustered", packing_name(layout)
+        runtime, is_clustered = self.runtime, layout.ordering == "clustered"
         if layout.stores_pairs:
             problem = matrix.problem  # kept on the host, as it cannot be read back from pairs
             row_order = partial(permutation, problem, STORED_ORDERS["clustered"]) if is_clustered else None
-            assert name is not None
-            program = runtime.program(*packing_source(runtime, self._entry, self._precision, name))
+            packer = pair_packer(runtime, self._entry, self._precision, layout.inner)
             with suppress(OutOfDeviceMemory), runtime.after(), ExitStack() as undo:
-                packer = PairPacker(runtime.device, program, self._entry, self._precision)
                 arrays, facts = packer.pack(matrix.csr(runtime), layout, undo, row_order)
                 stack.push(undo.pop_all())
                 return arrays, facts
-        elif name is not None:
+        elif packing_name(layout) is not None:
             rows, long_rows = matrix.clusters if is_clustered else (None, 0)
             with suppress(OutOfDeviceMemory), runtime.after(), ExitStack() as undo:
                 csr = matrix.csr(runtime)

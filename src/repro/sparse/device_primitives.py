@@ -114,6 +114,8 @@ class Owner:
         self._stack.close()
 
 
+#: Largest number of elements of a sum or a sort: the last step of a block goes past them by less than a tile.
+MOST_ELEMENTS = 2**31 - 2**16
 #: Number of elements per thread in a scan tile.
 SCAN_ITEMS = 8
 #: Number of resident blocks per multiprocessor for a scan; each block works on a run of successive tiles.

@@ -18,7 +18,7 @@ from repro.devices.base import Argument, Buffer, Device, Program
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.sparse.compound.device_csr import DeviceCsr, SharedMemory, long_of
-from repro.sparse.compound.device_pairs import render_pair_packing
+from repro.sparse.compound.device_pairs import pair_inputs
 from repro.sparse.compound.kernels import TEMPLATES
 from repro.sparse.compound.outer import Outer, get_outer, padded_to_warp
 from repro.sparse.compound.packing import PackedFacts
@@ -61,29 +61,30 @@ def render_packing(templates: Path, entry: str, precision: str, name: str, targe
     `owner` is in its title. If pairs are packed and the transpose of an entry is of another kind, it raises
     `ReproError`.
     """
-    if name.startswith(PAIRS):
-        return render_pair_packing(templates, entry, precision, name.removeprefix(PAIRS), target, owner)
     scalar, scalar_bytes = SCALARS[precision]
-    algebra = get_entry(entry)
-    adjoint: list[tuple[int, int]] = []
-    with suppress(ReproError):  # the transpose of an entry may be of another type
-        adjoint = adjoint_members(entry) if algebra.members else []
+    algebra, in_pairs = get_entry(entry), name.startswith(PAIRS)
     return render_template(
         templates,
-        f"{TEMPLATES}/packing.j2",
+        f"{TEMPLATES}/{'pair_packing' if in_pairs else 'packing'}.j2",
         dialect=target.dialect,
         title=f"{owner}: packing, {entry}, {precision} precision, {name}",
         entry=algebra,
         scalar=scalar,
-        inner=name,
+        inner=name.removeprefix(PAIRS),
         block_size=BLOCK_SIZE[target.dialect],
         scan_items=SCAN_ITEMS,
         tile=TILE,
         chunks=chunks(len(algebra.members), scalar_bytes),
-        words={word.name: word.value for word in MeasureWord},
-        window=WINDOW,
-        adjoint=adjoint,
+        **(pair_inputs(entry, target) if in_pairs else _inputs(entry)),
     )
+
+
+def _inputs(entry: str) -> dict[str, Any]:
+    """Return the inputs of `packing.j2` alone."""
+    adjoint: list[tuple[int, int]] = []
+    with suppress(ReproError):  # the transpose of an entry may be of another type
+        adjoint = adjoint_members(entry) if get_entry(entry).members else []
+    return {"words": {word.name: word.value for word in MeasureWord}, "window": WINDOW, "adjoint": adjoint}
 
 
 @dataclass(frozen=True)

@@ -5,23 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from enum import IntEnum
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from repro.codegen.targets import DTYPES, INDEX_BYTES, SCALARS, Target
-from repro.codegen.templates import render_template
 from repro.devices.base import Argument, Buffer, Device, Program
 from repro.entries import get_entry
 from repro.errors import Unsupported
 from repro.sparse.compound.device_csr import DeviceCsr, long_of
-from repro.sparse.compound.kernels import TEMPLATES
 from repro.sparse.compound.packing import PackedFacts
-from repro.sparse.compound.variants import TILE, TILE_ROWS, Layout, chunks, tiled_slots
-from repro.sparse.device_primitives import RADIX, SCAN_ITEMS, SORT_BLOCK_SIZE, SORT_ITEMS, Launches, keep
-from repro.sparse.elementwise import BLOCK_SIZE
+from repro.sparse.compound.variants import TILE_ROWS, Layout, tiled_slots
+from repro.sparse.device_primitives import MOST_ELEMENTS, RADIX, SORT_BLOCK_SIZE, SORT_ITEMS, Launches, keep
 from repro.sparse.pairs import NO_PAIR, ROUNDS, SIGNS, SLICE, check_slots, leading_columns
 from repro.sparse.symmetry import (
     CODE_BYTES,
@@ -56,42 +52,29 @@ class PairWord(IntEnum):
     KEPT = 10
 
 
-def render_pair_packing(templates: Path, entry: str, precision: str, inner: str, target: Target, owner: str) -> str:
-    """Return the source of the module that packs pairs of an entry and precision in an inner order.
+def pair_inputs(entry: str, target: Target) -> dict[str, Any]:
+    """Return the inputs of `pair_packing.j2` that `packing.j2` does not have.
 
-    `owner` is in its title. If the transpose of an entry is of another kind, it raises `ReproError`.
+    If the transpose of an entry is of another kind, it raises `ReproError`.
     """
-    (scalar, scalar_bytes), algebra = SCALARS[precision], get_entry(entry)
     adjoint = adjoint_members(entry)
     as_it_is = [(member, 1) for member, _ in enumerate(adjoint)]
-    kinds = [(PairWord.FIRST.value, adjoint), (PairWord.SECOND.value, as_it_is)][: len(kinds_of(entry))]
-    return render_template(
-        templates,
-        f"{TEMPLATES}/pair_packing.j2",
-        dialect=target.dialect,
-        title=f"{owner}: packing of pairs, {entry}, {precision} precision, {inner}",
-        entry=algebra,
-        scalar=scalar,
-        inner=inner,
-        block_size=BLOCK_SIZE[target.dialect],
-        scan_items=SCAN_ITEMS,
-        sort_block_size=SORT_BLOCK_SIZE[target.dialect],
-        sort_items=SORT_ITEMS[target.dialect],
-        radix=RADIX,
-        tile=TILE,
-        chunks=chunks(len(algebra.members), scalar_bytes),
-        words={word.name: word.value for word in PairWord},
-        kinds=kinds,
-        on_diagonal=kept_on_diagonal(entry),
-        most_rows=max(TILE_ROWS.values()),
-        slice_rows=SLICE,
-        no_pair=NO_PAIR,
-        rounds=ROUNDS,
-    )
+    return {
+        "sort_block_size": SORT_BLOCK_SIZE[target.dialect],
+        "sort_items": SORT_ITEMS[target.dialect],
+        "radix": RADIX,
+        "words": {word.name: word.value for word in PairWord},
+        "kinds": [(PairWord.FIRST.value, adjoint), (PairWord.SECOND.value, as_it_is)][: len(kinds_of(entry))],
+        "on_diagonal": kept_on_diagonal(entry),
+        "most_rows": max(TILE_ROWS.values()),
+        "slice_rows": SLICE,
+        "no_pair": NO_PAIR,
+        "rounds": ROUNDS,
+    }
 
 
 class PairPacker:
-    """Packs pairs of an entry and precision in an inner order; `program` is the module of `render_pair_packing`."""
+    """Packs pairs of an entry and precision in an inner order; `program` is their module of `render_packing`."""
 
     def __init__(self, device: Device, program: Program, entry: str, precision: str) -> None:
         self._device, self._program, self._entry = device, program, entry
@@ -139,6 +122,8 @@ class _Packing:
         self._launches, self._matrix, self._layout, self._scalar = launches, matrix, layout, scalar
         self._entry, self._members = entry, len(get_entry(entry).members)
         self._n, self._nnz, self._tile_rows = matrix.shape[0], matrix.nnz, TILE_ROWS[layout.outer]
+        if self._nnz > MOST_ELEMENTS:
+            raise Unsupported(f"too large for 32-bit indices: {matrix.name} has {self._nnz} entries to be sorted")
         self._tiles = -(-self._n // self._tile_rows)
         self._pointers, self._indices = matrix.pointers.buffer, matrix.indices.buffer
         dtype = matrix.dtype if self._members else scalar
