@@ -22,7 +22,7 @@ DEGREES = (0, 1, 2, 3)
 #: Module names: kind of kernel and degree, such as `edges-p2`.
 MODULES = tuple(f"{kernels}-p{degree}" for degree in DEGREES for kernels in KERNELS)
 #: Possible numbers of threads per block; contour kernels have fewer, as they need shared memory per thread.
-BLOCK_SIZES = {"cuda": (32, 64, 128, 256), "opencl": (16, 64)}
+BLOCK_SIZES = {"cuda": (32, 64, 128, 256, 512), "opencl": (16, 64)}
 CONTOUR_BLOCK_SIZES = {"cuda": (32, 64, 128), "opencl": (16, 64)}
 #: Largest number of points (matrix rows) per tile; the points are neighbours, and matrix rows of a tile share columns.
 TILE_ROWS = 16

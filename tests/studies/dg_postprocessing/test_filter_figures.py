@@ -80,7 +80,7 @@ def test_ours_are_drawn_of_this_campaign_where_the_judging_one_has_none(tmp_path
     assert marks(low, "o") == pytest.approx({64_000: 1.5}) and not marks(high, "s")
     assert marks(ours_high, "s", is_hollow=True) == pytest.approx({4000: 4.0})
     assert f"ours over per element is from {dg_campaign_of_some.name}" in caption
-    assert "per element: 1 of 24 choices tried (128 threads, cells of 0.5, 4 patches)" in caption
+    assert "per element: 1 choice (128 threads, cells of 0.5, 4 patches)" in caption
 
 
 def test_meshes_of_about_one_size_share_a_tick():

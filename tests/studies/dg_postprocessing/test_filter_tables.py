@@ -74,7 +74,7 @@ def test_ways_beside_ours(dg_campaign_of_some):
     assert line["chosen"].value == "edges-t64-c0.5-b16"
     overs = values(line, "point_tuned_over_ours", "element_tuned_over_ours")
     assert overs == pytest.approx([6.25, 4.0])
-    tried = "per element: 1 of 24 choices tried (128 threads, cells of 0.5, 4 patches)"
+    tried = "per element: 1 choice (128 threads, cells of 0.5, 4 patches)"
     assert tried in line["element_tuned_over_ours"].notes
     assert f"{tried}; not the same for both." in made.caption
     both = values(line, "element_over_point", "element_over_point_tuned")

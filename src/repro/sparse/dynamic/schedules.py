@@ -179,7 +179,7 @@ ScheduleKind = Literal["vector", "mixed", "streams", "adaptive", "chunks"]
 #: for read once. Schedules of kind `mixed` and `chunks` have choices of their own.
 WAYS = {"cuda": ((1, "ca"), (2, "ca"), (2, "cs"), (4, "cs")), "opencl": ((1, "ca"), (2, "ca"))}
 MIXED_WAYS = {"cuda": ((2, "ca"), (4, "cs")), "opencl": ((2, "ca"),)}
-CHUNK_WAYS = {"cuda": ((4, "ca"), (4, "cs"), (8, "cs")), "opencl": ((2, "ca"), (4, "ca"))}
+CHUNK_WAYS = {"cuda": ((2, "cs"), (4, "ca"), (4, "cs"), (8, "cs")), "opencl": ((2, "ca"), (4, "ca"))}
 #: Numbers of entries per thread above which a row of our bins gets twice as many threads.
 PER_THREAD = (2, 4)
 _TEXT = re.compile(

@@ -222,7 +222,7 @@ def sort_shapes(target: Target, scalar_bytes: int) -> list[SortShape]:
             continue
         max_rows = SHARED_BYTES["cuda"] // (max_products * (KEY_BYTES + scalar_bytes))
         shapes += [SortShape(32, max_products, rows) for rows in (1, 4, 8) if rows <= max_rows]
-        shapes += [SortShape(width, max_products, 1) for width in (128, 256) if width <= max_products]
+        shapes += [SortShape(width, max_products, 1) for width in (128, 256, 512) if width <= max_products]
     return shapes
 
 

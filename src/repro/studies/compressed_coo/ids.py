@@ -57,7 +57,7 @@ CPU_THREADS = 64
 #: Threads per block in the paper (King et al. 2020, section 5), and the number used instead on the CPU.
 PAPERS_THREADS = (256, CPU_THREADS)
 #: Entries in flight per thread for slices; at least as many as the codes in a word, since a word is loaded at once.
-SLICED_ENTRIES = (4, 8)
+SLICED_ENTRIES = (4, 8, 16)
 #: More than these take minutes to compile.
 MAX_SLICED = 32
 POWERS = tuple(1 << bits for bits in range(11))

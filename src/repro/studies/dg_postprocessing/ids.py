@@ -27,7 +27,7 @@ PUBLISHED_CELLS: dict[FilterMethod, float] = {"point": CENTROID_CELL, "element":
 #: since its launches take long and its results are only rehearsals.
 PAPER_THREADS = {"cuda": BLOCK_SIZES["cuda"], "opencl": (16,)}
 TUNED_CELLS = {"cuda": (POINT_CELL, CENTROID_CELL), "opencl": (POINT_CELL,)}
-TUNED_BLOCKS = {"cuda": (4, 8, 32), "opencl": (4,)}
+TUNED_BLOCKS = {"cuda": (8, 32, 128), "opencl": (4,)}
 #: Parameters to try for our methods: threads per block, cell sizes, and blocks (`atomic`: patches) per multiprocessor.
 OWN_FILTERS: dict[str, dict[FilterMethod, tuple[tuple[int, ...], tuple[float, ...], tuple[int, ...]]]] = {
     "cuda": {
@@ -98,11 +98,6 @@ def filter_ids(
 ) -> Iterator[FilterId]:
     """Yield the variants of some spaces, or those with the given names; the paper's first."""
     return (id for id in _all_filter_ids(target) if id.space in spaces and (layouts == "all" or str(id) in layouts))
-
-
-def tuned_count(dialect: str) -> int:
-    """Return the number of variants of each published method that further tuning tries."""
-    return len(PAPER_THREADS[dialect]) * len(TUNED_CELLS[dialect]) * len(TUNED_BLOCKS[dialect])
 
 
 def _all_filter_ids(target: Target) -> Iterator[FilterId]:

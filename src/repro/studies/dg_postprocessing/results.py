@@ -25,7 +25,7 @@ from repro.studies.dg_postprocessing import (
     PRODUCT_CLOCK,
     SEVERAL,
 )
-from repro.studies.dg_postprocessing.ids import WIDTHS, full_width, tuned_count
+from repro.studies.dg_postprocessing.ids import WIDTHS, full_width
 from repro.studies.dg_postprocessing.operands import Errors, peak_gflops
 from repro.studies.dg_postprocessing.study import DgRow
 from repro.words import PAPER, PAPER_TUNED
@@ -236,16 +236,15 @@ class Filtering(MethodTimes[DgRow]):
 def choice_text(fields: Sequence[Filtering], method: Method) -> str:
     """Return text on the tried settings of a tuned published method on some fields; empty if it was tried on none.
 
-    Example: `per element: 2 of 24 choices tried (128 threads, cells of 0.5, 4 or 8 patches)`.
+    Example: `per element: 2 choices (128 threads, cells of 0.5, 4 or 8 patches)`.
     """
     settings = set().union(*(field.tuned_settings(method) for field in fields))
     if not settings:
         return ""
-    candidate_count = tuned_count("opencl" if fields[0].case.campaign.on_cpu else "cuda")
     part_name = "patches" if method.columns["way"] == "element" else "blocks"
     threads, cells, blocks = (_alternatives(column) for column in zip(*settings, strict=True))
     settings_text = f"{threads} threads, cells of {cells}, {blocks} {part_name}"
-    return f"{method.title.partition(',')[0]}: {len(settings)} of {candidate_count} choices tried ({settings_text})"
+    return f"{method.title.partition(',')[0]}: {len(settings)} choice{'s' * (len(settings) > 1)} ({settings_text})"
 
 
 def tuned_sentence(fields: Sequence[Filtering]) -> str:
