@@ -70,8 +70,8 @@ def tally() -> str:
     missing = {winner.problem for _, winner, bracket in on_edge if not bracket}
     return (
         f"Of {len(on_edge)} winners on an edge, {states.count('rises')} are bracketed, {states.count('limit')} at a "
-        f"limit, and {states.count('falls')} might go further; {len(on_edge) - len(states)} belong to {len(missing)} "
-        f"problems that were not measured: {', '.join(f'`{problem}`' for problem in sorted(missing))}."
+        f"limit, and {states.count('falls')} might go further; {len(on_edge) - len(states)} were not measured, of "
+        f"{', '.join(f'`{problem}`' for problem in sorted(missing))}."
     )
 
 
