@@ -143,6 +143,17 @@ def test_a_launch_that_can_never_be_queued_behind_a_blocker_is_an_error(clock, t
         timer.events(clock.launch, 60)
 
 
+def test_a_launch_is_timed_again_after_the_host_stalled(clock, timer):
+    timer.blocker = Blocker(clock, patience=0)
+
+    def launch():
+        clock.launch()
+        timer.blocker.patience = int(len(timer.blocker.batches) >= 4)  # of a batch each, the last two of one
+
+    np.testing.assert_allclose(timer.events(launch, 2), 1e-3)
+    assert timer.blocker.batches[-4:] == [1] * 4
+
+
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
