@@ -1,4 +1,4 @@
-"""Two rivals in Python: y = A x by SciPy on the CPU, and by PyTorch on the GPU or on the CPU.
+"""Three rivals in Python: y = A x by SciPy and by Intel's MKL on the CPU, and by PyTorch on the GPU or on the CPU.
 
 A configuration names them as `python: "examples/rivals/products.py:SciPyCsr"` with `of: spmv`. `setup` gets a
 `repro.sparse.rivals.problem.RivalProblem`, `run` is timed, `teardown` gives back what is held.
@@ -28,6 +28,39 @@ class SciPyCsr:
 
         def run() -> None:
             y[:] = matrix @ x
+
+        self._run = run
+
+    def run(self) -> None:
+        self._run()
+
+    def teardown(self) -> None:
+        self._run = None
+
+
+class MklCsr:
+    """MKL's CSR by sparse_dot_mkl, written into y.
+
+    `pip install mkl sparse_dot_mkl` installs both. If MKL is not found, name its file `libmkl_rt.so.3` in MKL_RT.
+    """
+
+    def __init__(self) -> None:
+        import sparse_dot_mkl
+
+        self.name, self.version = "MKL", sparse_dot_mkl.get_version_string() or ""
+        self._product = sparse_dot_mkl.dot_product_mkl
+        self._run: Any = None
+
+    def setup(self, problem: Any) -> None:
+        import scipy.sparse
+
+        if problem.device is not None:
+            raise NotImplementedError("MKL is for the CPU")
+        a, x, y, product = problem.a, problem.x, problem.y, self._product
+        matrix = scipy.sparse.csr_matrix((a.values, a.indices, a.offsets), shape=a.shape)
+
+        def run() -> None:
+            product(matrix, x, out=y, out_scalar=0)
 
         self._run = run
 

@@ -216,11 +216,12 @@ def test_pytorchs_example_is_right(tried) -> None:
     assert (row.status, row.message) == ("ok", None)
 
 
-def test_pytorchs_example_says_that_pytorch_is_not_there(tried, monkeypatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "torch", None)
-    row = tried(Rival(name="torch", python=f"{EXAMPLES / 'products.py'}:TorchCsr"))
+@pytest.mark.parametrize(("name", "package"), [("TorchCsr", "torch"), ("MklCsr", "sparse_dot_mkl")])
+def test_an_example_says_which_package_is_not_there(tried, monkeypatch, name, package) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    row = tried(Rival(name="other", python=f"{EXAMPLES / 'products.py'}:{name}"))
     assert row.status == "unsupported"
-    assert "torch" in row.message
+    assert package in row.message
 
 
 def test_in_rounds_rivals_stand_beside_each_other_and_one_that_fails_costs_its_row(
