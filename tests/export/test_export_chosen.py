@@ -81,6 +81,12 @@ def test_the_extended_choice_goes_before_it(tmp_path: Path) -> None:
     assert find(tmp_path, tuning="joint").seconds == 3e-6
 
 
+def test_a_short_name_is_that_of_the_tuned_choice_unless_there_is_one_of_this_name(tmp_path: Path) -> None:
+    campaign(tmp_path, SPEED | {"tuned_static": ("CSR-AoS-AoS/static-64-6", 2e-6), "tuned_layout": SPEED["joint"]})
+    assert find(tmp_path, tuning="static").name == SPEED["static"][0]
+    assert find(tmp_path, tuning="layout").tuning == "tuned_layout"
+
+
 @pytest.mark.wording
 def test_an_unknown_tuning_names_those_that_there_are(tmp_path: Path) -> None:
     campaign(tmp_path, SPEED)

@@ -13,6 +13,7 @@ from repro.errors import ReproError
 from repro.package_data import require_packages
 from repro.sparse.compound.variants import ROUTINES, VariantId, fitting_variant
 from repro.sparse.tuning_features import WINNERS
+from repro.words import TUNED
 
 #: Choices by this clock are exported; claims about speed use the same clock.
 CLOCK = "graph"
@@ -54,9 +55,9 @@ def find_campaign_choice(
 ) -> CampaignChoice:
     """Return the variant that a campaign chose for a problem in a precision.
 
-    `tuning` is `schedule`, `layout`, `joint`, `static`, `dynamic`, `extended`, `operator` or `reordered`; None: the
-    first of `preferred` that the campaign has. An unknown campaign, problem or choice, or a damaged record, raises
-    `ReproError`.
+    `tuning` is `schedule`, `layout`, `joint`, `static`, `dynamic`, `extended`, `operator` or `reordered`, which also
+    names `tuned_joint` where there is no `joint`; None: the first of `preferred` that the campaign has. An unknown
+    campaign, problem or choice, or a damaged record, raises `ReproError`.
     """
     require_packages(RECORDS)
     from repro.bench.store import check_measured, read_case
@@ -68,7 +69,8 @@ def find_campaign_choice(
     if not choices:
         raise _missing_choice_error(folder, study_name, problem_name, precision)
     by_tuning = {str(row["tuning"]): row for row in choices if row["clock"] == CLOCK}
-    tuning_name = next((word for word in preferred if word in by_tuning), preferred[-1]) if tuning is None else tuning
+    names = preferred if tuning is None else (tuning, f"{TUNED}{tuning}")
+    tuning_name = next((name for name in names if name in by_tuning), tuning or preferred[-1])
     if tuning_name not in by_tuning:
         raise ReproError(
             "the campaign has no such choice",
