@@ -90,6 +90,9 @@ SYNONYMS = {
 }
 
 
+_LAST_NUMBER = re.compile(r"-\d+$")
+
+
 def shorten(text: str) -> str:
     return text if len(text) <= MAX_VALUE_LENGTH else f"{text[:MAX_VALUE_LENGTH]}…"
 
@@ -100,7 +103,17 @@ def nearest(word: object, choices: Iterable[str]) -> str | None:
     text = str(word)[:MAX_VALUE_LENGTH]  # comparing takes quadratic time
     if SYNONYMS.get(text.lower()) in choices:
         return SYNONYMS[text.lower()]
-    return next(iter(get_close_matches(text, choices, n=1)), None)
+    return next(iter(_similar(text, choices)), None)
+
+
+def _similar(text: str, names: list[str]) -> list[str]:
+    """Return the names that a misspelt word may mean, the nearest first.
+
+    No name differs from it by its last number alone, nor from a word of few letters by several letters more.
+    """
+    near, stem = get_close_matches(text, names, n=SHOWN), _LAST_NUMBER.sub("", text)
+    likely = [name for name in near if len(text) > SHOWN or len(name) <= len(text) + 1]
+    return [name for name in likely if name == text or _LAST_NUMBER.sub("", name) != stem]
 
 
 def suggestion(word: object, choices: Iterable[str]) -> str:
@@ -118,9 +131,8 @@ def some_of(choices: Iterable[str], word: object, all_by: str = "") -> str:
     names = list(choices)
     if len(names) <= LISTED:
         return f"one of {', '.join(names)}"
-    text = str(word)[:MAX_VALUE_LENGTH]
-    near = [*get_close_matches(text, names, n=SHOWN, cutoff=0.0), *names]
-    some = f"one of {len(names)}, such as {', '.join([*dict.fromkeys(near)][:SHOWN])}"
+    near = dict.fromkeys([*_similar(str(word)[:MAX_VALUE_LENGTH], names), *names])
+    some = f"one of {len(names)}, such as {', '.join([*near][:SHOWN])}"
     return f"{some}; {all_by} prints all" if all_by else some
 
 

@@ -64,6 +64,13 @@ def test_each_mistake_of_a_file_has_line_column_and_the_nearest(place: str, key:
     assert f"; did you mean {near}? (expected " in lines[0]  # before the whole list
 
 
+@pytest.mark.parametrize(
+    ("word", "near"), [("foo", None), ("flor", "floor"), ("flo", None), ("table-99", None), ("tabel-9", "table-9")]
+)
+def test_neither_a_short_word_nor_another_number_is_taken_for_a_misspelt_one(word: str, near: str | None) -> None:
+    assert nearest(word, ["floor", "table-8", "table-9"]) == near
+
+
 def test_an_unknown_key_has_those_that_can_stand_in_its_place() -> None:
     (line,) = (line for line in refused(WRONG).splitlines() if "entri" in line)
     assert all(f" {key}," in line for key in ("path", "entry", "name")) and "seed" not in line
