@@ -88,6 +88,9 @@ def test_without_a_campaign_of_ones_own_the_record_of_most_studies_is_proposed(
     with pytest.raises(SystemExit):
         app.run(command)
     assert "no campaign was measured here" not in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        app.run(["claims", "--results", str(tmp_path / "empty")])
+    assert capsys.readouterr().err.endswith("what to do: measure it first with `repro run`\n")
 
 
 @pytest.mark.parametrize("command", ["best", "claims", "results", "report", "check"])

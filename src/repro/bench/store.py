@@ -568,9 +568,10 @@ def check_measured(folder: CampaignFolder, named_by: Path | None = None) -> None
         actual=f"{folder.name}, which {named_by} names, since the command names none{absent_here}"
         if named_by
         else f"{folder.name}{suggestion(folder.name, [other.name for other in others])}",
-        todo="measure it first, or name another campaign"
+        todo="measure it first"
+        + (", or name another campaign" if measured else "")
         + (f", such as {proposed.name}" if proposed else "")
-        + "; `repro list campaigns` prints all",
+        + ("; `repro list campaigns` prints all" if measured else " with `repro run`"),
     )
 
 
