@@ -8,12 +8,14 @@ import json
 from pathlib import Path
 
 import jsonschema
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
 from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.rows import COMMON_COLUMNS, STATUSES
 from repro.bench.store import read_rows
+from repro.campaign import row_export
 from repro.campaign.row_export import INVALIDITY, check_filters, exported_rows, studies_of, t4_of
 from repro.cli import app
 from repro.errors import ReproError
@@ -82,6 +84,14 @@ def test_rows_are_chosen_by_step_problem_precision_and_kind() -> None:
     with pytest.raises(ReproError, match="no row has this problem") as error:
         check_filters(FOLDER, studies_of(FOLDER, "compressed_coo"), {"problem": "bayer11"})
     assert "did you mean bayer10?" in str(error.value)
+
+
+def test_the_kind_rival_selects_kernels_of_users_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    [study], filters = studies_of(FOLDER, "compressed_coo"), {"kind": "rival", "step": "report"}
+    for kinds, count in ((["rival", "outside", "variant"], 2), (["outside"], 1)):
+        monkeypatch.setattr(row_export, "read_rows", lambda *_, kinds=kinds: pa.table({"kind": kinds}))
+        check_filters(FOLDER, [study], filters)
+        assert len([*exported_rows(FOLDER, study, filters)]) == count
 
 
 def test_without_a_format_each_row_is_a_line_without_samples(monkeypatch: pytest.MonkeyPatch) -> None:

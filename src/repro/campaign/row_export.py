@@ -15,14 +15,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, TextIO
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from repro.bench.campaign_folder import CampaignFolder
-from repro.bench.rows import ALL_CLOCKS, COMMON_COLUMNS, QUANTILES, TIMED
+from repro.bench.rows import ALL_CLOCKS, COMMON_COLUMNS, OUTSIDE, QUANTILES, TIMED
 from repro.bench.store import check_measured, read_rows, recorded_studies
 from repro.errors import ReproError
 from repro.studies import Study, get_study
-from repro.words import suggestion
+from repro.words import some_of, suggestion
 
 #: A problem and a precision.
 Case = tuple[str, str]
@@ -49,6 +50,8 @@ NVBENCH_AXES = ("problem", "precision", "step", "kind", "name", "cache")
 NVBENCH_TIMES = {"event": "nv/cold/time/gpu", "host": "nv/cold/time/cpu", "graph": "nv/batch/time/gpu"}
 MILLI, MICRO = 1e3, 1e6
 NO_FILTERS: Mapping[str, str] = MappingProxyType({})
+#: The recorded kinds of rows that a filter by the kind `rival` selects: those of `dynamic_csr`, and users' kernels.
+RIVALS = ("rival", OUTSIDE)
 
 
 def studies_of(folder: CampaignFolder, study_name: str | None = None) -> list[Study]:
@@ -77,7 +80,8 @@ def exported_rows(
             rows = read_rows(folder.study(study.name), step)
             for name, value in filters.items():
                 if name in rows.column_names:
-                    rows = rows.filter(pc.equal(rows[name], value))
+                    values = RIVALS if (name, value) == ("kind", RIVALS[0]) else (value,)
+                    rows = rows.filter(pc.is_in(rows[name], pa.array(values)))
             for row in rows.to_pylist():
                 yield {"step": step, **{name: value for name, value in row.items() if value is not None}}
 
@@ -140,13 +144,17 @@ def check_filters(folder: CampaignFolder, studies: Iterable[Study], filters: Map
                     recorded_values[name] |= {step} if rows.num_rows else set()
                 elif name in rows.column_names:
                     recorded_values[name] |= set(rows[name].unique().to_pylist())
+    if OUTSIDE in recorded_values.get("kind", ()):
+        recorded_values["kind"].add(RIVALS[0])
     for name, value in filters.items():
         if value not in recorded_values[name]:
             known_values = sorted(recorded_values[name])
             raise ReproError(
                 f"no row has this {name}",
                 where=folder.raw,
-                expected=f"one of {', '.join(known_values)}",
+                expected=some_of(known_values, value, f"`repro results {folder.name}`")
+                if name == "problem"
+                else f"one of {', '.join(known_values)}",
                 actual=f"{value}{suggestion(value, known_values)}",
             )
 

@@ -485,7 +485,7 @@ def results_(
     problem: Annotated[str | None, typer.Option("--problem", help="Only rows on this problem.")] = None,
     precision: Annotated[str | None, typer.Option("--precision", help="Only rows in this precision.")] = None,
     kind: Annotated[
-        str | None, typer.Option("--kind", help="Only rows of this kind: variant, baseline, outside, floor, …")
+        str | None, typer.Option("--kind", help="Only rows of this kind: variant, baseline, rival, floor, …")
     ] = None,
     all_: Annotated[
         bool, typer.Option("--all", help="Print each row, even on a terminal and without a selection.")
