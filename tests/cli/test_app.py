@@ -94,6 +94,12 @@ def test_a_failure_is_one_message(capsys: pytest.CaptureFixture[str]) -> None:
     assert said.out == ""
 
 
+def test_a_word_that_is_no_choice_has_no_prefix_of_a_library(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("list", "foo") == 2
+    said = capsys.readouterr().err
+    assert "'foo' is not one of" in said and "Value error" not in said
+
+
 @pytest.mark.parametrize(
     "words", [["--debug", "config", "--config", "no.yaml"], ["config", "--config", "no.yaml", "--debug"]]
 )

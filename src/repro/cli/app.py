@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from repro.cli.console import INTERRUPTED, STDOUT, TERMINATED, handle_signals
 from repro.errors import ReproError
@@ -207,9 +208,21 @@ def unwrapped(function: Callable[..., None]) -> str:
     return "\n\n".join(paragraphs)
 
 
+class _Group(TyperGroup):
+    """The commands, whose errors of options lose the prefix of Pydantic that Typer leaves in them."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")
+            raise
+
+
 def build(names: Collection[str] = tuple(COMMANDS)) -> typer.Typer:
     """Return the Typer application; only `names` commands are imported, the others are just listed in the help."""
     app = typer.Typer(
+        cls=_Group,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
