@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -124,18 +123,11 @@ def _summary(output: Path, status: str, resources: dict[str, dict[str, int]], me
     return f"{output}: {status}, {len(resources)} kernels, {register_text}, {spilling} spill"
 
 
-class Action(StrEnum):
-    """Actions of `repro rival`."""
-
-    CHECK = "check"
-
-
 def rival(
-    action: Annotated[Action, typer.Argument(metavar="check", help="What to do: only `check`.")],
-    file: Annotated[
-        str,
+    names: Annotated[
+        list[str],
         typer.Argument(
-            metavar="FILE",
+            metavar="[check] FILE",
             help="CUDA C++ (.cu), a shared library (.so), file.py:object or module:object; or a campaign's "
             "configuration (.yaml), for all rivals that it names.",
         ),
@@ -174,6 +166,7 @@ def rival(
     from repro.sparse.rivals.files import rival_files
     from repro.sparse.rivals.trial import compile_alone, try_apart
 
+    file = _file_of(names)
     if Path(file).suffix in (".yaml", ".yml"):
         from repro.campaign.configuration import load
 
@@ -281,6 +274,13 @@ class _Said:
         if self._alike:
             typer.echo(f"  and {self._alike} more alike")
         self._failure, self._alike = "", 0
+
+
+def _file_of(names: list[str]) -> str:
+    """Return the file of `check FILE`; the first word may be missing."""
+    if names[:-1] not in ([], ["check"]):
+        raise typer.BadParameter(f"{' '.join(names)} is not `check FILE`")
+    return names[-1]
 
 
 def _print_warnings(outcomes: Sequence[TrialOutcome]) -> None:

@@ -172,7 +172,7 @@ def test_a_rival_that_cannot_be_tried_is_a_remark_beside_another_that_can(names,
     written = tmp_path / "mine.yaml"
     rivals = "\n".join(f"- {{name: {name.lower()}, python: '{PYTHON}:{name}'}}" for name in names)
     written.write_text(f"device: opencl\nstudies: {{compound_spmv: {{}}}}\nrivals:\n{rivals}\n")
-    done = CliRunner().invoke(app.build(["rival"]), ["rival", "check", str(written)])
+    done = CliRunner().invoke(app.build(["rival"]), ["rival", str(written)])
     assert done.exit_code == code, done.output
     assert ("Cannot be tried here" in done.output) == (len(names) > 1)
     assert "unable: unsupported in 8 of 8 trials" in done.output
