@@ -94,6 +94,8 @@ KINDS: dict[str, Callable[[Any], Any]] = {
     "tensor coo": lambda m: Tensor(m.tocoo(), "sparse_coo"),
     "jax bcsr": bcsr,
     "torch csr": sparse_csr,
+    "operator": lambda m: repro.operator(m, device=DEVICE),
+    "growing matrix": lambda m: repro.DynamicCSR.from_csr(m, device=DEVICE),
 }  # fmt: skip
 
 

@@ -52,7 +52,7 @@ def sound(matrix: Any, subject: str, max_rows: int = MAX_DIMENSION) -> Any:
             where=subject,
             expected="a SciPy sparse matrix or array, or another with `indptr`, `indices`, `data` and `shape`",
             actual=type(matrix).__name__,
-            todo="pass `A.to_scipy()`" if hasattr(matrix, "to_scipy") else "convert a dense matrix with `csr_array`",
+            todo="convert a dense matrix with `csr_array`",
         )
     check_extent(matrix.shape, subject, max_rows)
     read = _FORMATS.get(matrix.format)
@@ -77,6 +77,8 @@ def _as_scipy(matrix: Any, subject: str) -> Any:
     """Return a sparse matrix of another library as SciPy's, unchecked, and all else as it is."""
     if sp.issparse(matrix) or isinstance(matrix, type):
         return matrix
+    if hasattr(matrix, "to_scipy"):  # an operator
+        return matrix.to_scipy()
     tensor = as_tensor(matrix)
     if tensor is not None:
         return _tensor_as_scipy(without_gradient(tensor, subject))
