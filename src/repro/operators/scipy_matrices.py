@@ -515,7 +515,13 @@ def _folded_problem(matrix: Any, entry: str) -> Matrix:
     matrix.data = cast(matrix.data, np.complex128 if matrix.dtype.kind == "c" else np.float64, "matrix: data", SCALE)
     rows = sp.csr_array(matrix, copy=True)
     rows.sum_duplicates()
-    folded = fold_blocks(rows, entry, "the matrix", tolerance)
+    try:
+        folded = fold_blocks(rows, entry, "matrix", tolerance)
+    except ReproError as error:  # its advice is for a configuration
+        todo = 'pass entry="complex"' if matrix.dtype.kind == "c" else 'pass entry="real"'
+        raise ReproErrorOfValue(
+            error.what, where=error.where, expected=error.expected, actual=error.actual, todo=todo
+        ) from None
     return Matrix("matrix", entry, folded.n, folded.indptr, folded.indices, folded.values, folded.columns)
 
 
