@@ -97,8 +97,10 @@ def test_an_unknown_tuning_names_those_that_there_are(tmp_path: Path) -> None:
 @pytest.mark.wording
 def test_an_unknown_problem_names_those_that_there_are(tmp_path: Path) -> None:
     campaign(tmp_path, SPEED)
+    with pytest.raises(ReproError, match=r"expected: one of fem/nut\n  actual: fem/nuts; did you mean fem/nut\?"):
+        find(tmp_path, "fem/nuts")
     with pytest.raises(ReproError, match="expected: one of fem/nut/single"):
-        find(tmp_path, "bunny")
+        find_campaign_choice(tmp_path, "toy", "compound_spmv", "fem/nut", "double")
 
 
 def test_a_problem_that_could_not_be_had_has_no_choice(tmp_path: Path) -> None:

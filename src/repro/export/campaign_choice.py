@@ -11,9 +11,9 @@ from repro.bench.rows import PRECISIONS, TIMED, median_column
 from repro.codegen.targets import Target, get_target
 from repro.errors import ReproError
 from repro.package_data import require_packages
-from repro.sparse.compound.variants import ROUTINES, VariantId, fitting_variant
+from repro.sparse.compound.variants import ROUTINES, Layout, VariantId, fitting_variant
 from repro.sparse.tuning_features import WINNERS
-from repro.words import TUNED
+from repro.words import TUNED, some_of, suggestion
 
 #: Choices by this clock are exported; claims about speed use the same clock.
 CLOCK = "graph"
@@ -132,16 +132,12 @@ def exported_variant(name: str, target: Target) -> VariantId:
             todo="name a variant: the operator's `timed` lists the variants that were timed",
         )
     try:
-        return fitting_variant(name, target)
+        Layout.parse(name.partition("/")[0])
     except ReproError as error:
         scope = f"name a variant of {EXPORTED_STUDY}: kernels of other studies cannot be exported or run as an operator"
-        raise ReproError(
-            error.what,
-            where=error.where,
-            expected=error.expected,
-            actual=error.actual,
-            todo=f"{error.todo}; {scope}" if error.todo else scope,
-        ) from None
+        todo = f"{error.todo}; {scope}"
+        raise ReproError(error.what, where=name, expected=error.expected, actual=error.actual, todo=todo) from None
+    return fitting_variant(name, target)
 
 
 def _missing_choice_error(folder: CampaignFolder, study_name: str, problem_name: str, precision: str) -> ReproError:
@@ -150,12 +146,9 @@ def _missing_choice_error(folder: CampaignFolder, study_name: str, problem_name:
 
     study_folder = folder.study(study_name)
     choice_rows = read_rows(study_folder, "choices") if study_folder.is_dir() else None
-    pairs = (
-        zip(choice_rows["problem"].to_pylist(), choice_rows["precision"].to_pylist(), strict=True)
-        if choice_rows and choice_rows.num_rows
-        else ()
-    )
-    cases = sorted({f"{name}/{word}" for name, word in pairs})
+    columns = [choice_rows[name].to_pylist() for name in ("problem", "precision")] if choice_rows else []
+    cases = {*zip(*columns, strict=True)}
+    names = sorted(name for name, word in cases if word == precision) or sorted(map("/".join, cases))
     studies = recorded_studies(folder)
     measured_studies = [name for name in studies if read_case(folder.study(name), "report", problem_name, precision)]
     if measured_studies and study_name not in measured_studies:
@@ -168,7 +161,8 @@ def _missing_choice_error(folder: CampaignFolder, study_name: str, problem_name:
     return ReproError(
         "the campaign has no such result",
         where=f"{study_folder}: {problem_name}, {precision}",
-        expected=f"one of {', '.join(cases)}" if cases else None,
+        expected=some_of(names, problem_name, f"`repro best {folder.name}`") if names else None,
+        actual=f"{problem_name}{suggestion(problem_name, names)}",
         todo="measure it, or name another campaign, problem or variant",
     )
 

@@ -491,7 +491,7 @@ class VariantId(BaseId):
                 where=text,
                 expected="kind-n_t-n_b, kind static, dynamic, direct, chunk or split, after it -w and -u with numbers, "
                 "-cg, -cs or -el, and -p, -a or -f; or -rolled alone, of static and dynamic",
-                actual=schedule_text,
+                actual=schedule_text or "only a layout",
                 todo="write the variant as in the tables, for example Sl-32-SoA-AoS/static-256-4",
             )
         schedule = Schedule(
@@ -599,6 +599,6 @@ def fitting(id: VariantId, target: Target) -> VariantId:
         raise ReproError(
             f"{target.name} does not support the schedule: {unmet}",
             where=id,
-            todo="choose another schedule or another target",
+            todo="choose another schedule, or " + ("another target" if target.dialect == "cuda" else "run it on a GPU"),
         )
     return id
