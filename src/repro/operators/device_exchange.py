@@ -97,12 +97,12 @@ class BatchUpload:
         if host.size and host.dtype.kind not in "iu":
             raise ReproErrorOfValue("an index is not an integer", where=subject, expected="integers", actual=host.dtype)
         if host.size and (host.min() < 0 or host.max() >= limit):
-            wrong = np.flatnonzero((host < 0) | (host >= limit))
+            first, *others = np.flatnonzero((host < 0) | (host >= limit))
             raise ReproErrorOfValue(
                 "entries are outside the matrix; nothing was changed",
-                where=f"{subject}[{wrong[0]}]",
+                where=f"{subject}[{first}]",
                 expected=f"{subject} from 0 to {limit - 1}" if limit else f"none: the matrix has no {subject}",
-                actual=f"{host.ravel()[wrong[0]]}, and {len(wrong) - 1:,} more",
+                actual=f"{host.ravel()[first]}" + f", and {len(others):,} more" * bool(others),
             )
         return BatchArray(subject, _count(host), host.dtype, host=host.astype(np.int32, copy=False), limit=limit)
 
