@@ -21,7 +21,7 @@ def refused(array: object, dtype: str) -> str:
     with warnings.catch_warnings(), pytest.raises(ReproError) as error:
         warnings.simplefilter("error")
         cast(np.asarray(array), dtype, "x", "widen it")
-    assert error.value.todo in ("widen it", None)
+    assert error.value.todo in ("widen it", None, exact_casts.WHOLE)
     return str(error.value)
 
 
@@ -128,6 +128,11 @@ def test_the_first_of_many_is_named(place: int) -> None:
     # a column in Fortran's order, or every second number, is where it is in the array
     assert f"x[1, {place}]" in refused(np.asfortranarray(np.stack([np.ones_like(numbers), numbers])), "f4")
     assert f"x[{place}]" in refused(np.repeat(numbers, 2)[::2], "i4")
+
+
+def test_an_integer_that_would_be_rounded_may_be_passed_as_a_real_number() -> None:
+    assert exact_casts.WHOLE in refused(np.array([2**24 + 1]), "f4")
+    assert cast(np.array([2.0**24 + 1]), "f4", "x") == 2**24
 
 
 def test_a_number_past_pythons_own_is_said_in_its_own_words() -> None:

@@ -11,6 +11,8 @@ from repro.errors import ReproErrorOfValue
 
 #: Number of array elements that are compared at once, so few that they stay in the cache.
 PART = 1 << 15
+#: Advice for integers that would be rounded.
+WHOLE = "take more precision, or pass real numbers, which are rounded"
 #: Kinds of NumPy's numeric dtypes.
 _NUMBERS = "biufc"
 
@@ -62,7 +64,7 @@ def cast(
             where=f"{subject}[{position}]" if place else subject,
             expected=expectation(target_dtype),
             actual=str(source[place]),  # `str` keeps all digits of types wider than Python's float
-            todo=todo,
+            todo=WHOLE if source.dtype.kind in "iu" and target_dtype.kind in "fc" else todo,
         )
     return result
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from repro.codegen.targets import DTYPES
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device, Program
 from repro.errors import ReproErrorOfValue
-from repro.exact_casts import can_hold, cast, expectation
+from repro.exact_casts import WHOLE, can_hold, cast, expectation
 from repro.operators.arrays import DeviceArray, View, is_on_device, memory_of
 from repro.operators.runtime import KERNELS, Runtime
 from repro.operators.scipy_matrices import SCALE, check_compressed, check_extent, check_places, precision_of_values
@@ -231,7 +231,7 @@ class BatchUpload:
                 where=array.subject,
                 expected=expectation(self._dtype),
                 actual=f"{lost:,} others",
-                todo=SCALE,
+                todo=SCALE if array.dtype.kind == "f" else WHOLE,
             )
 
     def _count_violations(self, name: str, count: int, *arguments: Argument) -> int:
