@@ -161,6 +161,14 @@ def test_what_cannot_be_solved_is_one_message(case):
 
 
 @pytest.mark.parametrize("method", ["cg", "bicgstab"])
+def test_an_operator_is_solved_with_as_it_is() -> None:
+    A = repro.operator(LINE, precision="single", device=DEVICE)
+    assert repro.solve(A, B, rtol=1e-4, entry="real", precision="single").dtype == np.float32
+    for words in ({"precision": "double"}, {"entry": "block3"}):
+        with pytest.raises(ReproError, match="the operator has another"):
+            repro.solve(A, B, **words)
+
+
 def test_nan_on_the_device_is_one_message_and_spoils_no_later_solve(method, put):
     nothing = np.where(np.arange(200) == 150, np.nan, B)
     with repro.operator(LINE, device=DEVICE) as A:

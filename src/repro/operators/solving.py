@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from repro.errors import ReproErrorOfValue, brief
 from repro.operators.base import one_of, public
 from repro.operators.iterative_solver import Callback
 from repro.operators.product import take_matrix
@@ -78,6 +79,13 @@ def solve(
         returned.
     """
     if isinstance(A, SpmvOperator):
+        own = {"entry": (entry, A.entry), "precision": (precision, A.precision)}
+        for name, (given, fixed) in own.items():
+            if given not in (None, fixed):
+                raise ReproErrorOfValue(
+                    f"the operator has another {name}", where=name, expected=fixed, actual=brief(given),
+                    todo=f"omit `{name}`, or pass the matrix",
+                )  # fmt: skip
         return A.solve(
             b, x0, rtol=rtol, atol=atol, maxiter=maxiter, M=M, callback=callback, method=method, return_info=return_info
         )
