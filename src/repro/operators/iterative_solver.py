@@ -242,8 +242,9 @@ class IterativeSolver(Closeable):
             raise ReproErrorOfValue(
                 "not a vector for this matrix",
                 where=subject,
-                expected=f"{size} {'numbers' if 'c' in kinds else 'real numbers'}",
+                expected=f"an array of shape ({size},), {'numbers' if 'c' in kinds else 'real numbers'}",
                 actual=f"{vector.dtype} of shape {vector.shape}",
+                todo=f'pass it by name, `method="{array}"`' if isinstance(array, str) else None,
             )
         if not np.isfinite(vector).all():
             position = int(np.argmin(np.isfinite(vector.ravel())))
