@@ -96,7 +96,7 @@ def test_what_cannot_be_had_of_a_matrix_that_grows_is_refused(monkeypatch):
         repro.spgemm(a, a, sort=True, format="dynamic")
     with pytest.raises(ReproError, match="format"):
         repro.spgemm(a, a, format="coo")
-    monkeypatch.setattr("repro.operators.sparse_products.open_runtime", lambda device: Runtime(a.runtime.device))
+    monkeypatch.setattr("repro.operators.sparse_products.open_runtime", lambda device: Runtime(a._runtime.device))
     with pytest.raises(ReproError, match="a different device"):
         repro.spgemm(a, a, "opencl:0/2")
 

@@ -319,7 +319,7 @@ class DynamicCSR(DeviceOperator, Closeable):
             self._direct = DirectCall(runtime, self._product, self.dtype, start.shape, self.dtype.itemsize)
 
     @classmethod
-    def of_storage(cls, runtime: Runtime, precision: str, storage: Storage) -> DynamicCSR:
+    def _of_storage(cls, runtime: Runtime, precision: str, storage: Storage) -> DynamicCSR:
         """Return a matrix that takes over existing device storage, such as the result of `repro.spgemm`."""
         operator = cls.__new__(cls)
         entries = storage.report().pointer
@@ -327,14 +327,10 @@ class DynamicCSR(DeviceOperator, Closeable):
         return operator
 
     @contextmanager
-    def lent(self) -> Iterator[Storage]:
+    def _lent(self) -> Iterator[Storage]:
         """Yield the device storage; nobody can change the matrix inside the `with` block."""
         with self._changing(set()):
             yield self._matrix.storage
-
-    @property
-    def runtime(self) -> Runtime:
-        return self._runtime
 
     # changing ---------------------------------------------------------------------------------------------------------
 

@@ -346,7 +346,7 @@ def spgemm(
             grown = any(isinstance(operand.matrix, DynamicCSR) for operand in operands)
             factors = Factors(first, second, "chain" if grown else "exact")
             if format == "dynamic":
-                return DynamicCSR.of_storage(runtime, precision, products.multiply_in_one_phase(factors, SEGMENTS))
+                return DynamicCSR._of_storage(runtime, precision, products.multiply_in_one_phase(factors, SEGMENTS))
             # a plan needs entries in the order of rows, which a product in one launch does not provide
             single = None if plan else products.multiply_in_one_launch(factors)
             product = products.multiply_in_two_phases(factors) if single is None else single
@@ -417,7 +417,7 @@ class Operand:
                     actual=self.matrix.dtype,
                     todo="convert the other operand to float32",
                 )
-            with self.matrix.lent() as storage:
+            with self.matrix._lent() as storage:
                 yield storage
             return
         if is_from_module(self.matrix, CUPYS_MATRICES):
@@ -451,11 +451,11 @@ def _common_runtime(device: str, operands: Sequence[Operand]) -> Runtime:
     grown = [operand for operand in operands if isinstance(operand.matrix, DynamicCSR)]
     cupys = [operand for operand in operands if is_from_module(operand.matrix, CUPYS_MATRICES)]
     if device == "auto" and grown:
-        runtime: Runtime = grown[0].matrix.runtime
+        runtime: Runtime = grown[0].matrix._runtime
     else:
         runtime = open_runtime(cupy_device(cupys[0].matrix) if device == "auto" and cupys else device)
     for operand in grown:
-        if operand.matrix.runtime is not runtime:
+        if operand.matrix._runtime is not runtime:
             raise ReproErrorOfValue(
                 "the matrix is on a different device",
                 where=operand.subject,
