@@ -130,6 +130,7 @@ def test_a_transpose_is_made_once_of_the_same_kernel_and_closed_with_its_matrix(
     assert T is A.T
     assert H is A.H
     assert T is not H
+    assert [repr(each).split()[1] for each in (A, T, H)] == ["SpmvOperator:", "transposed", "adjoint"]
     assert T.T is A
     assert H.H is A
     assert T.nbytes == A.nbytes

@@ -110,6 +110,7 @@ class SpmvOperator(DeviceOperator, Closeable):
         self._own_transposes: dict[bool, SpmvOperator] = {}
         self._transposes: dict[bool, ref[SpmvOperator]] = {}
         self._solvers: dict[str, ChipSolver] = {}
+        self._form = ""  # how the matrix was turned
         self._handle = next(_handles)
         OPERATORS[self._handle] = self
         # the entry of each entry of the transpose, on the device
@@ -556,6 +557,7 @@ class SpmvOperator(DeviceOperator, Closeable):
                             id = find_variant("default", source, self.precision, self._runtime.device.target)
                         operands = Product(self._runtime, source, self.precision, id)
                         transpose = SpmvOperator(source, operands, named=self._named)
+                transpose._form = "adjoint" if conjugate and self.dtype.kind == "c" else "transposed"
                 transpose._transposes[conjugate] = ref(self)  # weak: the last reference to `self` frees both
                 self._own_transposes[conjugate] = transpose
                 self._transposes[conjugate] = ref(transpose)
@@ -595,7 +597,8 @@ class SpmvOperator(DeviceOperator, Closeable):
         size = "x".join(map(str, self.shape))
         place = ", closed" if self.closed else f" on {self.device_name}"
         choice = f", fastest of {len(self.timed)} timed" if self.timed else ""
-        return f"<{size} {type(self).__name__}: {self.entry}, {self.name}{choice}{place}>"
+        form = f"{self._form} " if self._form else ""
+        return f"<{size} {form}{type(self).__name__}: {self.entry}, {self.name}{choice}{place}>"
 
 
 @public
