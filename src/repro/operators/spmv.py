@@ -627,7 +627,7 @@ def operator(
         matrices of theirs are converted on the host. The operator has a copy: later changes of the matrix do not change
         it.
     tuned
-        `default`: a variant for rows of such lengths, whose set-up only packs the matrix. The name of a variant, as
+        `default`: a variant chosen by row lengths; set-up only packs the matrix. The name of a variant, as
         `Sl-32-SoA-AoS/static-256-4`. `campaign:problem`, such as `h200:fem/nut_37k`: what a campaign chose for a
         similar problem, among layouts that take a user's vectors as they are. `now`: time cuSPARSE's routines and a few
         variants on this matrix, and take the fastest. `cuSPARSE CSR ALG1` or `cuSPARSE CSR ALG2`: that routine.
