@@ -4,11 +4,15 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from repro.operators import DynamicCSR, amg, operator, siac, solve, spgemm
+    from repro.errors import ReproError
+    from repro.operators import DynamicCSR, NoRoom, SlowOnCpuWarning, amg, operator, siac, solve, spgemm
     from repro.operators.vectors import vectors
 
 __version__ = version("sparse-repro")
-__all__ = ["DynamicCSR", "__version__", "amg", "operator", "siac", "solve", "spgemm", "vectors"]
+__all__ = [
+    "DynamicCSR", "NoRoom", "ReproError", "SlowOnCpuWarning", "__version__", "amg", "operator", "siac", "solve",
+    "spgemm", "vectors",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

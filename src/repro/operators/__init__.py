@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from repro.operators.vectors import Vectors, vectors
 
 if TYPE_CHECKING:
+    from repro.errors import ReproError
     from repro.operators.arrays import DeviceArray
     from repro.operators.dynamic_csr import DynamicCSR, Reader
     from repro.operators.iterative_solver import ChipSolver
@@ -15,9 +16,12 @@ if TYPE_CHECKING:
     from repro.operators.solving import solve
     from repro.operators.sparse_products import ProductPlan, spgemm
     from repro.operators.spmv import SlowOnCpuWarning, SpmvOperator, operator
+    from repro.sparse.dynamic.matrix import NoRoom
 
 #: The public names of each module that is imported at the first access of one of them.
 _NAMES = {
+    "repro.errors": ("ReproError",),
+    "repro.sparse.dynamic.matrix": ("NoRoom",),
     "repro.operators.arrays": ("DeviceArray",),
     "repro.operators.dynamic_csr": ("DynamicCSR", "Reader"),
     "repro.operators.multigrid": ("MultilevelSolver", "amg"),
@@ -34,8 +38,10 @@ __all__ = [
     "DeviceArray",
     "DynamicCSR",
     "MultilevelSolver",
+    "NoRoom",
     "ProductPlan",
     "Reader",
+    "ReproError",
     "SiacFilter",
     "SlowOnCpuWarning",
     "SpmvOperator",
