@@ -118,6 +118,7 @@ def unique_elements(parts: list[Elements]) -> Numbers:
 #: Number of node parameters after the coordinates, for each dimension of the node's entity.
 _PARAMETERS = {0: 0, 1: 1, 2: 2, 3: 3}
 _INT, _REAL = np.dtype(np.int32), np.dtype(np.float64)
+_REST_OF_LINE = re.compile(rb"[^\S\n]*\S")
 
 
 def read_gmsh(path: Path, values: bool = False) -> Contents:
@@ -250,9 +251,9 @@ class Reader:
 
     def _count(self, subject: str) -> int:
         """Read the count at the start of a section; up to version 2, it is text in binary files too."""
-        count = self._content.count(subject)
-        rest = self._content.content[self._content.offset :]
-        if not self._content.order and rest[: len(rest) - len(rest.lstrip())].find(b"\n") < 0 and rest.strip():
+        content = self._content
+        count = content.count(subject)
+        if not content.order and _REST_OF_LINE.match(content.content, content.offset):
             raise Flaw("the mesh is damaged", expected=f"a line with the number of {subject} alone", actual=count)
         return count
 
@@ -549,7 +550,6 @@ class Reader:
 
 
 _NAME = re.compile(rb'(\d+)\s+(-?\d+)\s+"(.*)"')
-_INT = np.dtype(np.int32)
 
 
 def read_group(path: Path, group: str | int) -> Floats:
