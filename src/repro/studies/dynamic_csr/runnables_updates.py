@@ -291,10 +291,9 @@ class StaticConversion(FormatConversion):
             entry_rows, offsets, launch = self.bind_offsets(work, matrix)
             launches.append(launch)
         if self._target == "csr":
-            target = CsrMemory.allocate(work, rows, nnz, number)._replace(offsets=offsets)
-            copied_offsets = 0
-            if entry_rows is None:
-                target, copied_offsets = CsrMemory.allocate(work, rows, nnz, number), rows + 1
+            target, copied_offsets = CsrMemory.allocate(work, rows, nnz, number), rows + 1
+            if entry_rows is not None:
+                target, copied_offsets = target._replace(offsets=offsets), 0
             launches.append(bind_csr_copy(work, (copied_offsets, nnz, nnz * number // 4), csr, target))
             self._read = lambda: target.read(work, matrix.shape, matrix.dtype)
             self.launch = in_order(launches)
