@@ -188,7 +188,7 @@ PAIR_LAYOUTS = [
 ]
 
 
-def packed_or_refusal(pack: Callable[[], tuple[dict, PackedFacts]]) -> tuple[dict, PackedFacts] | str:
+def packed_or_refusal(pack: Callable[[], tuple[PackedFacts, dict]]) -> tuple[PackedFacts, dict] | str:
     try:
         return pack()
     except Unsupported as refusal:
@@ -200,25 +200,25 @@ def check_pairs(device: Device, packer: PairPacker, problem: Matrix, layout: Lay
     values = problem.values.astype(packer.scalar)
     order = np.random.default_rng(seed).permutation(problem.n) if layout.ordering == "clustered" else None
 
-    def on_host() -> tuple[dict, PackedFacts]:
+    def on_host() -> tuple[PackedFacts, dict]:
         packed = pack_pairs(problem, values, symmetry_of(problem, values), layout, order)
-        return packed.arrays, packed.facts
+        return packed.facts, packed.arrays
 
     expected = packed_or_refusal(on_host)
     for numbers in (values, problem.values) if values.shape[1] else (values,):
         with ExitStack() as stack:
             matrix = keep(stack, DeviceCsr.upload(device, problem, numbers))
 
-            def on_device(matrix: DeviceCsr = matrix, stack: ExitStack = stack) -> tuple[dict, PackedFacts]:
+            def on_device(matrix: DeviceCsr = matrix, stack: ExitStack = stack) -> tuple[PackedFacts, dict]:
                 return packer.pack(matrix, layout, stack, None if order is None else lambda: order)
 
             found = packed_or_refusal(on_device)
             if isinstance(expected, str) or isinstance(found, str):
                 assert found == expected
                 continue
-            assert found[1] == expected[1] and list(found[0]) == list(expected[0])
-            for name, array in expected[0].items():
-                np.testing.assert_array_equal(read(device, found[0][name], array), array, name)
+            assert found[0] == expected[0] and list(found[1]) == list(expected[1])
+            for name, array in expected[1].items():
+                np.testing.assert_array_equal(read(device, found[1][name], array), array, name)
 
 
 @pytest.mark.sampled(5)

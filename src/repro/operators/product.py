@@ -414,7 +414,7 @@ class Product:
                 require_suitable(matrix.shape, matrix.entry, layout)
                 rows = None if layout.unknowns == "natural" else permutation(matrix.problem, layout.unknowns)
                 ordered = matrix if rows is None else keep(temporaries, MatrixSource(reorder(matrix.problem, rows)))
-                arrays, facts = self._packed(ordered, layout, stack)
+                facts, arrays = self._packed(ordered, layout, stack)
                 with runtime.after():
                     scratch = stack.enter_context(ExitStack())
                     self._compound_product = partial(
@@ -450,17 +450,17 @@ class Product:
 
     def _packed(
         self, matrix: MatrixSource, layout: Layout, stack: ExitStack
-    ) -> tuple[Mapping[str, Buffer], PackedFacts]:
-        """Return the matrix in a layout on the device: its arrays, which `stack` releases, and their sizes."""
+    ) -> tuple[PackedFacts, Mapping[str, Buffer]]:
+        """Return the matrix in a layout on the device: its sizes, and its arrays, which `stack` releases."""
         runtime, is_clustered = self.runtime, layout.ordering == "clustered"
         if layout.stores_pairs:
             problem = matrix.problem  # kept on the host, as it cannot be read back from pairs
             row_order = partial(permutation, problem, STORED_ORDERS["clustered"]) if is_clustered else None
             packer = pair_packer(runtime, self._entry, self._precision, layout.inner)
             with suppress(OutOfDeviceMemory), runtime.after(), ExitStack() as undo:
-                arrays, facts = packer.pack(matrix.csr(runtime), layout, undo, row_order)
+                packed_pairs = packer.pack(matrix.csr(runtime), layout, undo, row_order)
                 stack.push(undo.pop_all())
-                return arrays, facts
+                return packed_pairs
         elif packing_name(layout) is not None:
             rows, long_rows = matrix.clusters if is_clustered else (None, 0)
             with suppress(OutOfDeviceMemory), runtime.after(), ExitStack() as undo:
@@ -470,7 +470,7 @@ class Product:
                     self._pointers = keep(undo, csr.pointers.retain()).buffer
                 self._packed_on_device = packed_on_device
                 stack.push(undo.pop_all())
-                return packed_on_device.arrays, packed_on_device.facts
+                return packed_on_device.facts, packed_on_device.arrays
         matrix.leave_device()  # where CSR and layout do not fit together, the host packs
         problem = matrix.problem
         values = problem.values.astype(DTYPES[self._precision], copy=False)
@@ -479,9 +479,8 @@ class Product:
             lambda: symmetry_of(problem, values), matrix.row_order,
         )  # fmt: skip
         with runtime.after():
-            return {
-                name: keep(stack, runtime.device.upload(array)) for name, array in packed.arrays.items()
-            }, packed.facts
+            arrays = {name: keep(stack, runtime.device.upload(array)) for name, array in packed.arrays.items()}
+            return packed.facts, arrays
 
     @property
     def _packer(self) -> DevicePacker:

@@ -88,8 +88,8 @@ class PairPacker:
         stack: ExitStack,
         row_order: Callable[[], NDArray[np.int64]] | None = None,
         make_room: Callable[[int], None] = lambda nbytes: None,
-    ) -> tuple[dict[str, Buffer], PackedFacts]:
-        """Return a matrix with entries in a layout of pairs: arrays as `Packed.arrays`, and their sizes.
+    ) -> tuple[PackedFacts, dict[str, Buffer]]:
+        """Return a matrix with entries in a layout of pairs: its sizes, and arrays as `Packed.arrays`.
 
         `stack` releases the memory. `row_order` returns the order before cutting into tiles, `(n,)`; it is called for
         symmetric matrices only. It waits for the device, and needs about 40 bytes per entry for a while. `make_room` is
@@ -110,7 +110,7 @@ class PairPacker:
             leading, slots = packing.count()
             arrays, nbytes = packing.write(leading, slots, stack, make_room)
             kept = int(packing.read_words()[PairWord.KEPT])
-        return arrays, PackedFacts(slots, sign, nbytes, TILE_ROWS[layout.outer] + leading + kept, leading)
+        return PackedFacts(slots, sign, nbytes, TILE_ROWS[layout.outer] + leading + kept, leading), arrays
 
 
 class _Packing:

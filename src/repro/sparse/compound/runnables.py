@@ -142,10 +142,8 @@ class Variant(CompiledProduct):
         is_clustered = layout.ordering == "clustered"
         with workspace.packing_noted(self.packing):
             if layout.stores_pairs:
-                arrays, facts = PairPacker(*module).pack(
-                    csr, layout, stack, row_order if is_clustered else None, workspace.make_room
-                )
-                return facts, arrays
+                order = row_order if is_clustered else None
+                return PairPacker(*module).pack(csr, layout, stack, order, workspace.make_room)
             rows, last = (row_order(), int(long_rows(operands.problem).sum())) if is_clustered else (None, 0)
             packed = DevicePacker(*module).pack(csr, layout, stack, rows, last, workspace.make_room)
         return packed.facts, packed.arrays
