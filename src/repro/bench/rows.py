@@ -17,18 +17,9 @@ from repro.errors import ReproError
 SCHEMA = 3
 
 STATUSES = (
-    "ok",
-    "unsupported",
-    "compile_error",
-    "launch_error",
-    "incorrect",
-    "out_of_memory",
-    "timeout",
-    "noisy",
-    "disturbed",
-    "unstable",
-    "unavailable",
-)
+    "ok", "unsupported", "compile_error", "launch_error", "incorrect", "out_of_memory", "timeout", "noisy", "disturbed",
+    "unstable", "unavailable",
+)  # fmt: skip
 #: Statuses of rows with a valid time.
 TIMED = ("ok", "noisy")
 

@@ -34,25 +34,10 @@ _NAMES = {
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
-    "ChipSolver",
-    "DeviceArray",
-    "DynamicCSR",
-    "MultilevelSolver",
-    "NoRoom",
-    "ProductPlan",
-    "Reader",
-    "ReproError",
-    "SiacFilter",
-    "SlowOnCpuWarning",
-    "SpmvOperator",
-    "Vectors",
-    "amg",
-    "operator",
-    "siac",
-    "solve",
-    "spgemm",
+    "ChipSolver", "DeviceArray", "DynamicCSR", "MultilevelSolver", "NoRoom", "ProductPlan", "Reader", "ReproError",
+    "SiacFilter", "SlowOnCpuWarning", "SpmvOperator", "Vectors", "amg", "operator", "siac", "solve", "spgemm",
     "vectors",
-]
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

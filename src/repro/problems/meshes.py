@@ -312,14 +312,9 @@ def _side(a: Floats, b: Floats, c: Floats) -> Floats:
 
 
 __all__ = [
-    "FORMATS",
-    "read_blocks",
-    "read_surface",
-    "read_tetrahedra",
-    "referenced",
-    "refuse_degenerate",
+    "FORMATS", "read_blocks", "read_surface", "read_tetrahedra", "referenced", "refuse_degenerate",
     "tetrahedron_volumes",
-]
+]  # fmt: skip
 
 T = TypeVar("T")
 # Maximum coordinate, so that volumes do not overflow.

@@ -24,18 +24,9 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.signedinteger[Any]]
 # Debian packages with libraries that Gmsh's wheel needs but does not contain.
 GMSH_LIBRARIES = (
-    "libglu1-mesa",
-    "libgl1",
-    "libx11-6",
-    "libxext6",
-    "libxrender1",
-    "libxcursor1",
-    "libxfixes3",
-    "libxft2",
-    "libxinerama1",
-    "libfontconfig1",
-    "libgomp1",
-)
+    "libglu1-mesa", "libgl1", "libx11-6", "libxext6", "libxrender1", "libxcursor1", "libxfixes3", "libxft2",
+    "libxinerama1", "libfontconfig1", "libgomp1",
+)  # fmt: skip
 
 
 def load_package(module: str) -> Any:
