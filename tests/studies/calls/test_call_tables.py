@@ -121,7 +121,7 @@ def test_the_figure_has_a_line_of_each_kind_by_entries(tmp_path: Path) -> None:
     drawn = {line.get_label(): line.get_xydata().tolist() for line in axes.get_lines()}
     assert drawn.keys() == {
         "ours, CuPy’s arrays, new", "ours, CuPy’s arrays, out", "CuPy, new", "PyTorch, new", "PyTorch, out",
-        "SciPy, new", "our kernel alone",
+        "SciPy (CPU), new", "our kernel alone",
     }  # fmt: skip
     assert drawn["CuPy, new"] == [[2_400, pytest.approx(25)], [7_000_000, pytest.approx(250)]]
     assert drawn["our kernel alone"] == [[2_400, pytest.approx(2)], [7_000_000, pytest.approx(20)]]

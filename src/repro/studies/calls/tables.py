@@ -223,7 +223,7 @@ def call_curves(cases: Sequence[CallCase]) -> list[Curve]:
     arrays = next((name for name in LIBRARIES if any(case.arrays == name for case in cases)), "")
     callers = {
         f"ours, {arrays}’s arrays": (OURS, arrays),
-        **{library: (library, name) for name, library in LIBRARIES.items()},
+        **{library + " (CPU)" * (name == "NumPy"): (library, name) for name, library in LIBRARIES.items()},
     }
     curves = [
         Curve(f"{label}, {result}", PENS[whose]._replace(dashes=dashes, size=3.4), points(of, timed(whose, result)))
