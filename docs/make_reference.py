@@ -35,10 +35,7 @@ FOLDER = ROOT / "docs/reference"
 #: Recorded campaigns with the tables whose columns are listed: those of several devices are in the latter two.
 RECORDS = [ROOT / "results" / name / "tables" for name in ("h200", "h200-x2", "h200-x4")]
 #: What the operators' functions return, and what a plugin's author derives from or calls, by module.
-RETURNED = (
-    "SpmvOperator", "Vectors", "DeviceArray", "Reader", "MultilevelSolver", "ProductPlan", "SiacFilter",
-    "SlowOnCpuWarning",
-)  # fmt: skip
+RETURNED = ("SpmvOperator", "Vectors", "DeviceArray", "Reader", "MultilevelSolver", "ProductPlan", "SiacFilter")
 PLUGINS = {"repro.studies": ("Study",), "repro.bench.runnable": ("Runnable", "Candidate"), "repro.entries": ("Entry",)}
 
 
@@ -296,7 +293,7 @@ def python() -> Iterator[str]:
 
 def _documented(module: str, thing: Any, name: str) -> Iterator[str]:
     yield f"## {module}.{name}"
-    if module == "repro":
+    if module == "repro" and not (inspect.isclass(thing) and issubclass(thing, Exception)):
         yield f"```python\n{name}{_signature(thing)}\n```"
     yield from _numpydoc(inspect.getdoc(thing) or "")
     if not inspect.isclass(thing):
