@@ -107,26 +107,22 @@ class Segment(NamedTuple):
 class Stack(Generic[Case]):
     """A bar of parts in each row."""
 
-    #: Groups of parts of a case; a line parts two groups.
-    groups: Callable[[Case], Sequence[Sequence[Segment]]]
+    parts: Callable[[Case], Sequence[Segment]]
     keys: Keys = field(default_factory=dict)
     label: str = ""
 
     def ends(self, row: Row[Case]) -> list[float]:
-        widths = [part.width for case in row.cases for group in self.groups(case) for part in group]
+        widths = [part.width for case in row.cases for part in self.parts(case)]
         return [sum(widths)] if widths else []
 
     def draw(self, axes: Axes, row: Row[Case], y: float, height: float, right: float) -> None:
         begin = 0.0
-        for index, group in enumerate(self.groups(row.cases[0])):
-            if index:
-                axes.plot([begin, begin], [y - height * 0.7, y + height * 0.7], color="black", linewidth=0.9, zorder=4)
-            for part in group:
-                style = Fill(part.colour, part.hatch).style
-                axes.barh(y, part.width, left=begin, height=height, label=part.label, zorder=2, **style)
-                style = {"textcoords": "offset points", "va": "center", "fontsize": 6, "color": "white", "zorder": 5}
-                axes.annotate(part.text, (begin, y), (4, 0), **style)
-                begin += part.width
+        for part in self.parts(row.cases[0]):
+            style = Fill(part.colour, part.hatch).style
+            axes.barh(y, part.width, left=begin, height=height, label=part.label, zorder=2, **style)
+            style = {"textcoords": "offset points", "va": "center", "fontsize": 6, "color": "white", "zorder": 5}
+            axes.annotate(part.text, (begin, y), (4, 0), **style)
+            begin += part.width
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,8 @@ STAGES = {
     "prolongator": (figure_style.PALE, "---"),
     "transpose": (GREY, "xxxx"),
 }
+#: Colours of the set-up's levels; the last is that of all further ones too.
+LEVELS = {"level 1": "#252525", "level 2": "#737373", "level 3": "#a6a6a6", "level 4 and coarser": "#d0d0d0"}
 
 
 @figure(STUDY_NAME, "figure-setup", title="Phases of the set-up", numbering="ours")
@@ -39,8 +41,8 @@ def setup(campaign: Campaign, published: Published) -> Figure:
     share = study.published_range(published, study.SHARE_MIN, study.SHARE_MAX)
     caption = [
         "The phases of the set-up with our kernels: medians by events, in separate samples. A phase that waits for a",
-        "size includes host time. Left: level by level, the finest first, separated by lines. Right: shares of the",
-        "phases over all levels, the Galerkin products R·(A·P) first.",
+        "size includes host time. Left: all phases of each level, the finest first. Right: shares of the phases over",
+        "all levels, the Galerkin products R·(A·P) first.",
         f"Left out because they are only squared: {', '.join(squared)}." if squared else "",
         _published_share(share, campaign.on_cpu),
         cpu_note(campaign),
@@ -50,17 +52,17 @@ def setup(campaign: Campaign, published: Published) -> Figure:
         unavailable_note(campaign),
     ]
     rows = [Row(case.line.label, [case], reason=brief_reason(case.why_not(results.LEVEL))) for case in cases]
-    keys: dict[str, Pen | Fill] = {SETUP_STAGES[name]: Fill(*look) for name, look in STAGES.items()}
-    if any(len(case.levels) > 1 for case in cases):
-        keys["between two levels"] = Pen("black", dashes="-", width=0.9)
+    keys = {SETUP_STAGES[name]: Fill(*look) for name, look in STAGES.items()}
+    most = max((len(case.levels) for case in cases), default=0)
+    levels = {name: Fill(colour) for name, colour in [*LEVELS.items()][:most]}
     ends = [] if campaign.on_cpu or share is None else [100 * end for end in share]
     entry, pen = f"published Galerkin share, {study.GPU}", Pen("black", dashes=DASHED, width=0.9, zorder=4)
     panels = [
-        Rows(rows, "time of the phases, level by level [ms]", [Stack(_milliseconds, keys)], row_height=STAGES_ROW),
+        Rows(rows, "time of the phases, level by level [ms]", [Stack(_milliseconds, levels)], row_height=STAGES_ROW),
         Rows(
             rows,
             "share of all phases [%]",
-            [Stack(_shares)],
+            [Stack(_shares, keys)],
             references=[Reference(end, entry, pen) for end in ends],
             right=100,
             row_height=STAGES_ROW,
@@ -73,24 +75,21 @@ def setup(campaign: Campaign, published: Published) -> Figure:
 STAGES_ROW = 0.26
 
 
-def _milliseconds(case: results.ProblemTimes) -> list[list[Segment]]:
-    """Return the stages of each level, by their times."""
-    return [
-        [
-            Segment(SETUP_STAGES[name], results.MILLI * seconds, *STAGES[name])
-            for name, seconds in results.stages_of(level.row).items()
-        ]
-        for level in case.levels
-    ]
+def _milliseconds(case: results.ProblemTimes) -> list[Segment]:
+    """Return the levels, by the times of all their stages."""
+    times = [results.MILLI * sum(results.stages_of(level.row).values()) for level in case.levels]
+    looks = [*LEVELS.items()]
+    looks += looks[-1:] * len(times)
+    return [Segment(name, time, colour) for time, (name, colour) in zip(times, looks, strict=False)]
 
 
-def _shares(case: results.ProblemTimes) -> list[list[Segment]]:
+def _shares(case: results.ProblemTimes) -> list[Segment]:
     """Return the stages of all levels by their shares in percent; that of the Galerkin products is written."""
     if not case.stages:
         return []
     shares = {name: 100 * case.stages[name] / sum(case.stages.values()) for name in STAGES}
     texts = {"galerkin": f"{shares['galerkin']:.0f} %"}  # left of the published range
-    return [[Segment(SETUP_STAGES[name], shares[name], *look, texts.get(name, "")) for name, look in STAGES.items()]]
+    return [Segment(SETUP_STAGES[name], shares[name], *look, texts.get(name, "")) for name, look in STAGES.items()]
 
 
 def _published_share(share: tuple[float, float] | None, is_cpu: bool) -> str:
