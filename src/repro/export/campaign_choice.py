@@ -11,7 +11,7 @@ from repro.bench.rows import PRECISIONS, TIMED, median_column
 from repro.codegen.targets import Target, get_target
 from repro.errors import ReproError
 from repro.package_data import require_packages
-from repro.sparse.compound.variants import ROUTINES, Layout, VariantId, fitting_variant
+from repro.sparse.compound.variants import ROUTINES, VariantId, fitting_variant
 from repro.sparse.tuning_features import WINNERS
 from repro.words import TUNED, some_of, suggestion
 
@@ -132,12 +132,13 @@ def exported_variant(name: str, target: Target) -> VariantId:
             todo="name a variant: the operator's `timed` lists the variants that were timed",
         )
     try:
-        Layout.parse(name.partition("/")[0])
+        return fitting_variant(name, target)
     except ReproError as error:
+        if error.what != "unknown layout":
+            raise
         scope = f"name a variant of {EXPORTED_STUDY}: kernels of other studies cannot be exported or run as an operator"
         todo = f"{error.todo}; {scope}"
         raise ReproError(error.what, where=name, expected=error.expected, actual=error.actual, todo=todo) from None
-    return fitting_variant(name, target)
 
 
 def _missing_choice_error(folder: CampaignFolder, study_name: str, problem_name: str, precision: str) -> ReproError:
