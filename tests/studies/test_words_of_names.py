@@ -14,7 +14,6 @@ from repro.codegen.targets import CPU, Target, get_target
 from repro.entries import get_entry
 from repro.results.report import printed_part
 from repro.sparse.compound.variants import (
-    LOADS,
     ORDERINGS,
     Layout,
     Schedule,
@@ -85,13 +84,6 @@ def test_a_legend_has_each_part_of_every_name(study: str) -> None:
             if not any(start <= word.start() and word.end() <= end for start, end in said):
                 unexplained[word[0]] = name
     assert not unexplained
-
-
-def test_the_glossary_has_each_word_behind_a_schedule() -> None:
-    glossary = (REPOSITORY / "docs/glossary.md").read_text("utf-8")
-    words = {*LOADS, "p", "a", "f", "rolled"} - {"ca"}  # f: of pairs alone
-    assert [word for word in sorted(words) if f"`-{word}`" not in glossary] == []
-    assert [ordering for ordering in ORDERINGS[1:] if f"`@{ordering}`" not in glossary] == []
 
 
 def test_the_glossary_has_the_column_of_each_field_of_a_schedule() -> None:
