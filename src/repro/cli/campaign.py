@@ -564,10 +564,10 @@ def _print_legend(needs: Estimate, rates: Rates) -> None:
     typer.echo("What the columns mean:")
     _print_line("kernels to try on the problem, in all precisions; the fastest is chosen", "variants")
     _print_line(
-        "time to measure them, without what is measured already; by "
-        f"{rates.screened / 1e9:g} GB/s for the average variant, {rates.finalist / 1e9:g} near the best, "
-        f"{rates.library / 1e9:g} for the library, {rates.launch * 1e6:g} µs a launch, "
-        f"{rates.variant_seconds * 1e3:g} ms a variant, {rates.start:g} s a job; the rest by recorded campaigns",
+        "estimated time for what is not yet measured. It assumes "
+        f"{rates.screened / 1e9:g} GB/s for an average variant, {rates.finalist / 1e9:g} near the best, "
+        f"{rates.library / 1e9:g} for the library; {rates.launch * 1e6:g} µs per launch, "
+        f"{rates.variant_seconds * 1e3:g} ms per variant, {rates.start:g} s per job; the rest as in recorded campaigns",
         "expected",
     )
     _print_line(_compile_model(needs), "compiling")
