@@ -1,4 +1,4 @@
-"""Re-run published experiments on sparse-matrix GPU kernels, and use the tuned kernels in other programs."""
+"""Find the fastest GPU kernel for a sparse matrix, run it from Python, export it as C++, and reproduce five studies."""
 
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
