@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -55,10 +57,22 @@ def test_what_an_extra_brings_is_installed_from_the_checkout(tmp_path: Path, mon
     assert shlex.split(install("cuda")) == ["pip", "install", "-e", f"{REPOSITORY}[cuda]"]
 
 
-def test_of_a_wheel_it_is_installed_by_the_packages_name(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("origin", "source"),
+    [
+        (None, ""),  # of an index
+        ({"url": "file:///tmp/a b.whl", "archive_info": {}}, " @ file:///tmp/a b.whl"),
+        ({"url": "https://host/x.git", "vcs_info": {"vcs": "git", "commit_id": "1f"}}, " @ git+https://host/x.git@1f"),
+    ],
+)
+def test_of_a_wheel_it_is_installed_from_where_the_wheel_came(
+    monkeypatch: pytest.MonkeyPatch, origin: dict[str, object] | None, source: str
+) -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    text = json.dumps(origin) if origin else None
+    monkeypatch.setattr(module, "distribution", lambda name: SimpleNamespace(read_text=lambda file: text))
     monkeypatch.setattr(module, "_ROOT", module.WHEEL_DATA)
-    assert shlex.split(install("mesh")) == ["pip", "install", f"{project['name']}[mesh]"]
+    assert shlex.split(install("mesh")) == ["pip", "install", f"{project['name']}[mesh]{source}"]
 
 
 def test_all_messages_ask_for_the_command() -> None:

@@ -6,10 +6,12 @@ are in their packages.
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
+from importlib.metadata import distribution
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,9 +27,15 @@ _ROOT = WHEEL_DATA if WHEEL_DATA.is_dir() else _PACKAGE.parents[1]
 
 
 def install(extra: str) -> str:
-    """Return the pip command that installs an extra of `pyproject.toml`, such as `cuda`, for a wheel or a checkout."""
+    """Return the pip command that installs an extra of `pyproject.toml`, such as `cuda`, for a wheel or a checkout.
+
+    A wheel that came from a file or URL is named by it, as no index need have the package.
+    """
     if _ROOT == WHEEL_DATA:
-        return f"pip install {shlex.quote(f'sparse-repro[{extra}]')}"
+        origin = json.loads(distribution("sparse-repro").read_text("direct_url.json") or "{}")
+        source = "git+{url}@{vcs_info[commit_id]}" if "vcs_info" in origin else "{url}"
+        url = f" @ {source.format(**origin)}" if origin else ""
+        return f"pip install {shlex.quote(f'sparse-repro[{extra}]{url}')}"
     checkout = "." if Path.cwd() == _ROOT else _ROOT
     return f"pip install -e {shlex.quote(f'{checkout}[{extra}]')}"
 
