@@ -102,11 +102,11 @@ UNMEASURED = {
     "long_rows_over_sort", "global_over_shared",
 }  # fmt: skip
 MEASURED: Mapping[str, Mapping[str, object]] = {
-    "compound_spmv": compound_spmv.CLAIMS,
-    "compressed_coo": compressed_coo.CLAIMS,
-    "dg_postprocessing": dg_postprocessing.QUANTITIES,
-    "dynamic_csr": dynamic_csr.QUANTITIES,
-    "spgemm_amg": spgemm_amg.CLAIMS,
+    "compound_spmv": compound_spmv.CLAIM_QUANTITIES,
+    "compressed_coo": compressed_coo.CLAIM_QUANTITIES,
+    "dg_postprocessing": dg_postprocessing.CLAIM_QUANTITIES,
+    "dynamic_csr": dynamic_csr.CLAIM_QUANTITIES,
+    "spgemm_amg": spgemm_amg.CLAIM_QUANTITIES,
 }
 
 

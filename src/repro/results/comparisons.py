@@ -3,7 +3,7 @@
 Claims (`config/claims`) and targets (`config/targets`) name quantities. A study lists them:
 
     SPEEDUP = Comparison(LIBRARY, OURS)
-    QUANTITIES = {"mean": SPEEDUP.geometric_mean(), "least_large": SPEEDUP.where(is_large).least()}
+    CLAIM_QUANTITIES = {"mean": SPEEDUP.geometric_mean(), "least_large": SPEEDUP.where(is_large).least()}
 
 A number that is no such ratio is a function of a case, given to `Comparison` in place of both times, or a function of
 all cases, given to `Quantity`.

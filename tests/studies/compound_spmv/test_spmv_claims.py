@@ -11,7 +11,7 @@ from repro.results.campaign_data import Campaign
 from repro.results.claims import Judgement, judge, load_claims
 from repro.results.published import Published
 from repro.results.significance import geometric_mean
-from repro.studies.compound_spmv.results import CLAIMS, claim_cases
+from repro.studies.compound_spmv.results import CLAIM_QUANTITIES, claim_cases
 from support.synthetic_campaign import MEMORY, N_B, N_T, STUDY, Given, Maker, spread
 
 NX_MOTOR = Given("fem/NX_MotorH67k", "block3", 66840, 899478)
@@ -21,7 +21,10 @@ BUNNY = Given("fem/bunny2.4M", "block3", 27112, 284846)
 
 def judged(campaign: Campaign, published: Published) -> dict[str, Judgement]:
     judgements = judge(
-        load_claims(STUDY), campaign, CLAIMS, lambda source, variants: claim_cases(source, published, variants)
+        load_claims(STUDY),
+        campaign,
+        CLAIM_QUANTITIES,
+        lambda source, variants: claim_cases(source, published, variants),
     )
     return {judgement.claim.id: judgement for judgement in judgements}
 

@@ -12,7 +12,7 @@ from repro.results.published import Published
 from repro.results.registry import get_artifact
 from repro.studies import load_artifacts
 from repro.studies.dynamic_csr import PUBLISHED, STUDY_NAME, TARGETS
-from repro.studies.dynamic_csr.claims import QUANTITIES, graphs_of
+from repro.studies.dynamic_csr.claims import CLAIM_QUANTITIES, graphs_of
 from repro.studies.dynamic_csr.ids import DynamicRow
 from support.campaigns import Recorder
 from support.figure_flaws import laid_out
@@ -59,7 +59,7 @@ class Maker(Recorder):
 
 
 def judged(campaign):
-    judgements = judge(CLAIMS, campaign, QUANTITIES, lambda one, variants: graphs_of(one, NUMBERS, variants))
+    judgements = judge(CLAIMS, campaign, CLAIM_QUANTITIES, lambda one, variants: graphs_of(one, NUMBERS, variants))
     return {one.claim.id: one for one in judgements}
 
 

@@ -172,7 +172,7 @@ def _gains(function: str, arrays: str) -> Comparison[CallCase]:
     )
 
 
-QUANTITIES = {
+TARGET_QUANTITIES = {
     **{
         f"{function}_{arrays}": _gains(function, arrays).geometric_mean()
         for function in FUNCTIONS
@@ -198,7 +198,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
         target_device_note(campaign),
     ]
     cases = Cases(campaign, published, call_cases(campaign, published))
-    return targets_table(campaign, published, QUANTITIES, cases, join_sentences(caption))
+    return targets_table(campaign, published, TARGET_QUANTITIES, cases, join_sentences(caption))
 
 
 PENS = {

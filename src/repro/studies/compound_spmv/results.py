@@ -493,7 +493,7 @@ def _dense_over_ell(data: Cases[Times]) -> Measured:
 OVER_CHOICE = _over(PAPERS_CHOICE)
 IS_FASTER = _compared(PAPERS_CHOICE, PAPERS)
 #: Quantities by name in `config/claims/compound_spmv.csv`.
-CLAIMS: ClaimQuantities[Cases[Times]] = {
+CLAIM_QUANTITIES: ClaimQuantities[Cases[Times]] = {
     "layout_gain_most": _over(SCHEDULE).most(),
     "joint_over_separate_mean": _over(_separate).geometric_mean(),
     "library_most_single": OVER_CHOICE.where(_of_precision("single")).most(),

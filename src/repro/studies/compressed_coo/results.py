@@ -313,7 +313,7 @@ LITERALLY = Comparison[Times](
     lambda case: case.literal(PAPERS_K), lambda case: case.literal(), judged_by=("as_published",)
 )
 #: Quantities by name in `config/claims/compressed_coo.csv`.
-CLAIMS: ClaimQuantities[Cases[Times]] = {
+CLAIM_QUANTITIES: ClaimQuantities[Cases[Times]] = {
     "csr_median": CSR_SPEEDUP.median(),
     "csr_share": CSR_SPEEDUP.share(),
     "csr_least": CSR_SPEEDUP.least(),

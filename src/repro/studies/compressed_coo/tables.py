@@ -473,4 +473,4 @@ BICGSTAB = Method("solver", "BiCGSTAB", columns={"kind": "solver"})
 register_baselines(STUDY_NAME, (SPMV, BICGSTAB), _baseline_or_layout)
 
 
-claims.register_claims(STUDY_NAME, CITED, results.CLAIMS, results.claim_cases)
+claims.register_claims(STUDY_NAME, CITED, results.CLAIM_QUANTITIES, results.claim_cases)

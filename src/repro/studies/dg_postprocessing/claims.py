@@ -281,7 +281,7 @@ def _faster_widths(times: WidthTimes) -> float | None:
 
 TESTS = _on_meshes(lambda field: field.tests_ratio)
 #: Quantities by name in `config/claims/dg_postprocessing.csv`.
-QUANTITIES: ClaimQuantities[Cases[Any]] = {
+CLAIM_QUANTITIES: ClaimQuantities[Cases[Any]] = {
     "tests_ratio": replace(TESTS, problems=meshes(1, variance=LOW)).mean(),
     "element_over_point": ELEMENT_OVER_POINT.median(),
     "element_over_point_high": replace(ELEMENT_OVER_POINT, problems=meshes(variance=HIGH)).median(),
@@ -327,7 +327,7 @@ QUANTITIES: ClaimQuantities[Cases[Any]] = {
     "shared_bytes_p1": _on_cubes(1, _shared_bytes, "none"),
     "shared_bytes_p2": _on_cubes(2, _shared_bytes, "none"),
 }
-register_claims(STUDY_NAME, CITED, QUANTITIES, field_cases)
+register_claims(STUDY_NAME, CITED, CLAIM_QUANTITIES, field_cases)
 
 # targets -------------------------------------------------------------------------------------------------------------
 

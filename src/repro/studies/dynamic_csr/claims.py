@@ -250,7 +250,7 @@ def _over_others(names: Sequence[str], speedup: Comparison[Graph]) -> Quantity[C
 
 
 #: Quantities by name in `config/claims/dynamic_csr.csv`.
-QUANTITIES: ClaimQuantities[Cases[Any]] = {
+CLAIM_QUANTITIES: ClaimQuantities[Cases[Any]] = {
     **{
         f"{name}_{statistic}": quantity
         for name, speedup in INSERTIONS.items()
@@ -290,7 +290,7 @@ QUANTITIES: ClaimQuantities[Cases[Any]] = {
     "nearly_linear_on_8": _on_devices(8).where(_is_timed).share(lambda speedup: speedup >= NEARLY_LINEAR * 8),
     **{f"{name}_on_{devices}": _of_graph(name, devices) for name in SMALL_GRAPHS for devices in (2, 4, 8)},
 }
-register_claims(STUDY_NAME, CITED, QUANTITIES, graphs_of)
+register_claims(STUDY_NAME, CITED, CLAIM_QUANTITIES, graphs_of)
 
 
 class ReadUpdate(NamedTuple):

@@ -45,7 +45,7 @@ from repro.studies.dynamic_csr import (
     results,
     stated_record,
 )
-from repro.studies.dynamic_csr.claims import QUANTITIES as CLAIMED
+from repro.studies.dynamic_csr.claims import CLAIM_QUANTITIES as CLAIMED
 from repro.studies.dynamic_csr.claims import TARGET_QUANTITIES, Graph, graphs_of
 from repro.studies.dynamic_csr.ids import DynamicRow
 from repro.studies.dynamic_csr.tables_products import MEAN

@@ -390,7 +390,7 @@ SQUARES = _products(LIBRARY, OURS, SQUARED, ("AA",))
 OVER_COORDINATES = _problems(COORDINATE_SET_UP, OUR_SET_UP, notes=no_notes)
 SET_UP_MS, SOLUTION_MS = (_problems(method, unit=MILLI) for method in (OUR_SET_UP, SOLUTION))
 #: Quantities by name in `config/targets/spgemm_amg.csv`.
-QUANTITIES: Mapping[str, Quantity[Cases[Any]]] = {
+TARGET_QUANTITIES: Mapping[str, Quantity[Cases[Any]]] = {
     "library_worst": OVER_LIBRARY.worst(),
     "library_mean": OVER_LIBRARY.geometric_mean(),
     "library_event_worst": OVER_KERNEL.worst(),
@@ -455,7 +455,7 @@ def _has_short_rows(case: ProblemTimes) -> bool:
 
 GALERKIN_SPEEDUP = _problems(_galerkin(COORDINATES), _galerkin(PAPER_KERNELS))
 #: Quantities by name in `config/claims/spgemm_amg.csv`.
-CLAIMS: ClaimQuantities[Cases[Any]] = {
+CLAIM_QUANTITIES: ClaimQuantities[Cases[Any]] = {
     "coordinates_most": GALERKIN_SPEEDUP.most(),
     "coordinates_small_rows": replace(
         GALERKIN_SPEEDUP, numerator=lambda case: _galerkin(COORDINATES)(case) if _has_short_rows(case) else None

@@ -613,7 +613,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
         unavailable_note(campaign),
     ]
     cases = results.problem_cases(campaign, published)
-    return targets_table(campaign, published, results.QUANTITIES, cases, join_sentences(caption))
+    return targets_table(campaign, published, results.TARGET_QUANTITIES, cases, join_sentences(caption))
 
 
 def _cases(campaign: Campaign, published: Published) -> list[results.ProductTimes]:
@@ -664,4 +664,4 @@ register_baselines(
 )
 
 
-register_claims(STUDY_NAME, CITED, results.CLAIMS, results.problem_cases)
+register_claims(STUDY_NAME, CITED, results.CLAIM_QUANTITIES, results.problem_cases)

@@ -474,7 +474,7 @@ _STATISTICS: Mapping[str, Mapping[str, Any]] = {
 }
 _CLOCKS: Mapping[str, Clocked] = {"speedup": "graph", "event": "event", "cold": "cold"}
 #: All quantities, by their names in `config/targets/compound_spmv.csv`.
-QUANTITIES: Mapping[str, Target] = {
+TARGET_QUANTITIES: Mapping[str, Target] = {
     **{
         f"{name}_{statistic}": _over_library(clock=clock, **options)
         for name, clock in _CLOCKS.items()
@@ -572,7 +572,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
     for item in published.targets:
         if item["quantity"] in untried_quantities:
             continue
-        target = QUANTITIES[item["quantity"]]
+        target = TARGET_QUANTITIES[item["quantity"]]
         target_cases = by_clock[target.clock]
         measured = {side: target.measure(target_cases, side) for side in SIDES}
         results.append(TargetResult(item, target, target_cases, measured, time_allowance(campaign)))

@@ -331,4 +331,4 @@ def _share_cell(win_count: int, time_count: int) -> Cell:
     )
 
 
-register_claims(STUDY_NAME, CITED, results.CLAIMS, results.claim_cases, papers="papers’")
+register_claims(STUDY_NAME, CITED, results.CLAIM_QUANTITIES, results.claim_cases, papers="papers’")
