@@ -164,6 +164,8 @@ class Cases(Generic[C]):
     published: Published
     cases: Sequence[C]
     variants: JudgedBy = "none"
+    #: If `cases` are of the papers' problems alone: those of all problems, for `Comparison.on_all_problems`.
+    every: Sequence[C] = ()
 
     def __iter__(self) -> Iterator[C]:
         return iter(self.cases)
@@ -198,6 +200,7 @@ class Comparison(Generic[C]):
     #: Names of the problems that count, in this order, absent ones as missing; of the papers, a function of their
     #: numbers; empty: all problems.
     problems: Sequence[str] | Callable[[Published], Sequence[str]] = ()
+    counts_every: bool = False
     #: Function that returns what is compared of a case, such as its products; None: the case itself.
     parts: Callable[[Any], Iterable[C]] | None = None
     #: How many numbers are missing of an absent problem.
@@ -231,6 +234,10 @@ class Comparison(Generic[C]):
         """Return the same of the named problems alone."""
         return replace(self, problems=problems)
 
+    def on_all_problems(self) -> Comparison[C]:
+        """Return the same of all problems, also those of no paper, such as generated ones."""
+        return replace(self, problems=(), counts_every=True)
+
     def where(self, *conditions: Callable[[C], bool]) -> Comparison[C]:
         """Return the same of fewer cases: those that fulfil all conditions."""
         return replace(self, counts=lambda case: self.counts(case) and all(holds(case) for holds in conditions))
@@ -252,7 +259,8 @@ class Comparison(Generic[C]):
         """Yield the compared cases, and the named problems that are absent."""
         names = self.problems(cases.published) if callable(self.problems) else self.problems
         by_name = {case.line.problem: case for case in cases} if names else {}
-        for case in [by_name.get(name, name) for name in names] if self.problems else cases:
+        every = (self.counts_every and cases.every) or cases
+        for case in [by_name.get(name, name) for name in names] if self.problems else every:
             if isinstance(case, str):
                 yield MissingCase(case, ABSENT, self.numbers)
                 continue

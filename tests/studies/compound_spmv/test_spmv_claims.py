@@ -11,7 +11,7 @@ from repro.results.campaign_data import Campaign
 from repro.results.claims import Judgement, judge, load_claims
 from repro.results.published import Published
 from repro.results.significance import geometric_mean
-from repro.studies.compound_spmv.results import CLAIM_QUANTITIES, claim_cases
+from repro.studies.compound_spmv.results import CLAIM_QUANTITIES, OVER_CHOICE, claim_cases
 from support.synthetic_campaign import MEMORY, N_B, N_T, STUDY, Given, Maker, spread
 
 NX_MOTOR = Given("fem/NX_MotorH67k", "block3", 66840, 899478)
@@ -99,3 +99,12 @@ def test_the_overhead_of_ell_is_timed_on_long_rows_alone(maker: Maker, published
     judgement = judged(maker.all((LONG_ROWS, NX_MOTOR)), published)["overhead_time"]
     assert [number.case for number in judgement.numbers] == ["like_fem_filter (SP)", "like_fem_filter (DP)"]
     assert judgement.value == pytest.approx(1)  # ELL-SoA-AoS is the fastest of all
+
+
+def test_a_quantity_on_all_problems_counts_generated_ones(maker: Maker, published: Published) -> None:
+    campaign = maker.all((NX_MOTOR, Given("small/dirac", "complex", 4096, 28672)))
+    cases = claim_cases(campaign, published, "none")
+    assert cases is not None
+    papers, every = (side.measure(cases).numbers for side in (OVER_CHOICE, OVER_CHOICE.on_all_problems()))
+    assert [number.case for number in papers] == ["fem/NX_MotorH67k (SP)", "fem/NX_MotorH67k (DP)"]
+    assert [number.case for number in every] == [*(n.case for n in papers), "small/dirac (SP)", "small/dirac (DP)"]

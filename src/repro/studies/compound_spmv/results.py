@@ -230,7 +230,7 @@ MANY_TIMES = 5
 
 
 def claim_cases(campaign: Campaign, published: Published, variants: JudgedBy) -> Cases[Times] | None:
-    """Return a campaign's cases of the papers' problems by the papers' clock, to judge claims.
+    """Return a campaign's cases of the papers' problems, and of all, by the papers' clock, to judge claims.
 
     None if it measured the papers' kernels in another space than `variants` names; with `none`, any space will do.
     Variants as published prevent the unrolling of row loops, as the authors' code does; the further tuned variants let
@@ -239,8 +239,9 @@ def claim_cases(campaign: Campaign, published: Published, variants: JudgedBy) ->
     searched_space: JudgedBy = "as_published" if papers_space(campaign) == PAPER else "paper_tuned"
     if variants not in (searched_space, "none"):
         return None
-    cases = [times for times in all_times(campaign, published, "event") if times.line.published is not None]
-    return Cases(campaign, published, cases, variants)
+    every = all_times(campaign, published, "event")
+    cases = [times for times in every if times.line.published is not None]
+    return Cases(campaign, published, cases, variants, every)
 
 
 def _name(times: Times) -> str:
