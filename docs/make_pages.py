@@ -54,6 +54,7 @@ from repro.results.claims import (
     load_claims,
     verdict_count,
 )
+from repro.results.registry import OURS
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "docs/sources"
@@ -212,7 +213,7 @@ def verdicts_of_statements(verdicts: Mapping[str, str], claims: Sequence[Claim])
     """
     of_statement: dict[str, set[str]] = {}
     for claim in claims:
-        if claim.id in verdicts:
+        if claim.id in verdicts and claim.place != OURS:
             of_statement.setdefault(claim.reading_of or claim.id, set()).add(verdicts[claim.id])
     counted: Counter[str] = Counter()
     for found in of_statement.values():

@@ -22,7 +22,7 @@ from repro.results.columns import count
 from repro.results.comparisons import CaseNumber, JudgedBy, Measured, Quantity
 from repro.results.problem_lines import join_sentences
 from repro.results.published import FOLDER, Published, Record, read_records
-from repro.results.registry import table
+from repro.results.registry import OURS, table
 from repro.results.significance import Interval
 from repro.results.tables import Cell, Column, Table, table_of
 
@@ -179,7 +179,7 @@ class Claim:
     """A sentence, table or figure of a paper that states a result."""
 
     id: str
-    #: Paper, section, table or figure.
+    #: Paper, section, table or figure; `ours` for a claim of no paper, which is judged but not counted.
     place: str
     #: The statement in our words.
     claim: str
@@ -485,6 +485,7 @@ def claims_table(
     for reference in campaign.beside:
         judgement_of = {judgement.claim.id: judgement for judgement in reference_judgements[reference.name]}
         columns += _reference_columns(reference, judgement_of)
+    own = ", ".join(claim.id for claim in claims if claim.place == OURS)
     caption = [
         "The papers’ claims, judged by one rule from this campaign’s rows. Holds: within the published range or the",
         "claim’s tolerance. Weaker, stronger: outside, on that side. Reversed: the opposite was measured. By",
@@ -495,6 +496,7 @@ def claims_table(
         _source_sentence(judgements),
         "The published GPUs differ from this one." * (not campaign.on_cpu),
         "CPU times are a dry run and judge no claim about a GPU." * campaign.on_cpu,
+        f"Claims that are ours are not counted: {own}." * bool(own),
     ]
     return table_of(columns, judgements, join_sentences(caption))
 
@@ -551,19 +553,20 @@ def _reference_columns(reference: Campaign, judgements: Mapping[str, Judgement])
 
 
 def tally(table: Table, key: Literal["id", "claim"] = "id") -> dict[str, list[str]]:
-    """Return, for each verdict, the ids (or the sentences) of its claims in a table from `claims_table`."""
+    """Return, for each verdict, the ids (or the sentences) of the papers' claims in a table from `claims_table`."""
     keys = [column.key for column in table.columns]
-    name_place, verdicts = keys.index(key), keys.index("verdict")
+    named, verdicts, place = keys.index(key), keys.index("verdict"), keys.index("place")
+    rows = [row for row in table.rows if row[place].value != OURS]
     return {
-        str(verdict): [row[name_place].shown for row in table.rows if row[verdicts].value == str(verdict)]
+        str(verdict): [row[named].shown for row in rows if row[verdicts].value == str(verdict)]
         for verdict in VERDICT_ORDER
     }
 
 
 def close_calls(table: Table) -> Counter[str]:
     """Return, for each verdict, the number of its claims whose interval reaches into another verdict."""
-    verdict_index = [column.key for column in table.columns].index("verdict")
-    cells = (row[verdict_index] for row in table.rows)
+    keys = [column.key for column in table.columns]
+    cells = (row[keys.index("verdict")] for row in table.rows if row[keys.index("place")].value != OURS)
     return Counter(str(cell.value) for cell in cells if cell.shown.endswith(CLOSE))
 
 
