@@ -279,6 +279,8 @@ def test_what_cannot_be_judged_says_why(campaign: Campaign) -> None:
     missing, unknown = judge([CLAIM, replace(CLAIM, quantity="other")], campaign, quantities(), variants_alone)
     assert (missing.verdict, missing.reason) == (Verdict.NOT_TESTABLE, "a: not launched")
     assert (unknown.verdict, unknown.reason) == (Verdict.NOT_TESTABLE, "no recorded quantity measures it")
+    [mistyped] = judge([replace(CLAIM, quantity="spedup")], campaign, quantities(), variants_alone)
+    assert mistyped.reason == "no recorded quantity measures it; did you mean speedup?"
 
 
 def test_a_cpu_judges_what_no_gpu_was_measured_for(campaign: Campaign) -> None:

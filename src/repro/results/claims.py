@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
@@ -346,7 +347,9 @@ def judge(
             return Judgement(claim, reason="CPU times are a dry run and judge no claim about a GPU")
         quantity = quantities.get(claim.quantity)
         if quantity is None:
-            return Judgement(claim, reason="no recorded quantity measures it")
+            near = get_close_matches(claim.quantity, quantities, n=1, cutoff=0.75)
+            meant = "".join(f"; did you mean {name}?" for name in near)
+            return Judgement(claim, reason=f"no recorded quantity measures it{meant}")
         reason: str = ""
         notes: tuple[str, ...] = ()
         sources = [(campaign, variants) for variants in STAND_INS.get(claim.variants, (claim.variants,))]
