@@ -13,7 +13,7 @@ from repro.results.tables import Table
 from repro.sparse.operands import ProductRow
 from support.campaigns import Recorder
 
-METHODS = [Method(name, name, columns={"name": name}) for name in ("right", "broken")]
+METHODS = [Method(name, name, columns={"name": name}) for name in ("right", "broken", "slower")]
 BASE = Method("baseline", "fastest baseline", columns={"kind": "baseline"})
 
 
@@ -23,7 +23,7 @@ def test_a_time_that_is_missing_has_its_reason(tmp_path: Path) -> None:
         recorder.record(problem, entry="real", n=10, nnz=20)
     why = {"status": "compile_error", "message": "no ;\nat 3"}
     broken = recorder.row("a", "double", "variant", "broken", None, **why)
-    recorder.write("a", "double", "search", [broken])
+    recorder.write("a", "double", "search", [broken, recorder.row("a", "double", "variant", "slower", 12.0)])
     timed = [recorder.row("a", "double", "variant", "right", 10.0, phase="report"),
              recorder.row("a", "double", "baseline", "csr", 30.0, ["host"], phase="report")]  # fmt: skip
     recorder.write("a", "double", "report", timed)
@@ -38,6 +38,7 @@ def test_a_time_that_is_missing_has_its_reason(tmp_path: Path) -> None:
         "floor_us": ("floor: not tried",),
         "baseline_us": ("fastest baseline: not timed by the event clock",),
         "broken_us": ("broken: compile error (no ;)",),
+        "slower_us": ("slower: timed in the search, but not among those timed again",),
     }
     # of a case without any time, the name has the reason
     assert {key: cell.notes for key, cell in failed.items() if cell.notes} == {"problem": ("no network",)}

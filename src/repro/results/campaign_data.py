@@ -581,12 +581,11 @@ class Case(Generic[R_co]):
             return None
         if method.tuning:
             return self.why_not()
-        rows = Selection(
-            [
-                *self.select(method.predicate, **method.columns),
-                *self.searched.select(method.predicate, **method.columns),
-            ]
-        )
+        reported = self.select(method.predicate, **method.columns)
+        searched = self.searched.select(method.predicate, **method.columns)
+        if not reported and searched.fastest(method.clock or clock):
+            return f"{method.title}: timed in the search, but not among those timed again"
+        rows = Selection([*reported, *searched])
         untimed = f"not timed by the {method.clock or clock} clock" if rows else "not tried"
         return rows.failure or f"{method.title}: {untimed}"
 
