@@ -1,4 +1,4 @@
-"""Packages outside: their studies, baselines and layouts are found by entry points, and their code counts."""
+"""Packages outside: their studies, baselines, layouts and tables are found by entry points, and their code counts."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ import pytest
 from repro import extensions, package_data
 from repro.bench.timing import SamplingPlan
 from repro.campaign import receipts, steps
+from repro.campaign.artifacts import all_artifacts
 from repro.codegen import templates as codegen_templates
 from repro.codegen.targets import CPU
 from repro.errors import ReproError
-from repro.extensions import BASELINES, LAYOUTS, STUDIES, load_extensions
+from repro.extensions import BASELINES, LAYOUTS, STUDIES, TABLES, load_extensions
+from repro.results import registry as artifact_registry
 from repro.sparse import library
 from repro.sparse.compound import outer
 from repro.sparse.library import for_problem
@@ -150,6 +152,26 @@ def test_a_study_is_among_ours_with_its_kernels_and_defaults(install, templates)
     assert {site / name for name in files} == {
         path for path in receipts.code_files("outside_small.study").values() if path.is_relative_to(site)
     }
+
+
+TABLE = """
+from repro.results.registry import table
+
+
+@table("compound_spmv", "table-outside", title="Of a package", numbering="ours")
+def outside(campaign, published):
+    raise NotImplementedError
+"""
+
+
+def test_a_table_of_one_of_our_studies_counts_where_tables_are_made(install, monkeypatch) -> None:
+    all_artifacts("compound_spmv")
+    monkeypatch.setattr(artifact_registry, "_REGISTRY", {**artifact_registry._REGISTRY})
+    path = install(TABLES, "any", "outside_tables", {"outside_tables.py": TABLE}) / "outside_tables.py"
+    assert "table-outside" in {artifact.name for artifact in all_artifacts("compound_spmv", "table")}
+    assert path in receipts.code_files("repro.campaign.artifacts").values()
+    measuring = receipts.code_files("repro.campaign.measurement", "repro.studies.compound_spmv.study")
+    assert path not in measuring.values()
 
 
 FAILING = "raise RuntimeError('no such thing')"

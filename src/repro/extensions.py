@@ -1,4 +1,4 @@
-"""Extensions: studies, baselines and layouts from other installed packages, found by Python entry points.
+"""Extensions: studies, baselines, layouts and tables from other installed packages, found by Python entry points.
 
 Such a package may have folders `kernels` and `config` beside its modules, with the same structure as the project's.
 """
@@ -16,9 +16,11 @@ from pathlib import Path
 from repro.containment import ENDING, text_of, told_apart
 from repro.errors import ReproError
 
-STUDIES, BASELINES, LAYOUTS = "repro.studies", "repro.baselines", "repro.layouts"
+STUDIES, BASELINES, LAYOUTS, TABLES = "repro.studies", "repro.baselines", "repro.layouts", "repro.tables"
 #: Our module that imports the extensions of each group, except studies, which are imported at their first use.
-LOADERS: Mapping[str, str] = {BASELINES: "repro.sparse.library", LAYOUTS: "repro.sparse.compound.outer"}
+LOADERS: Mapping[str, str] = {
+    BASELINES: "repro.sparse.library", LAYOUTS: "repro.sparse.compound.outer", TABLES: "repro.campaign.artifacts"
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Extension:
         }
 
     def load(self) -> None:
-        """Import the extension's module, which registers its studies, baselines or layouts.
+        """Import the extension's module, which registers what it brings.
 
         Raises `ReproError`: the module cannot be imported, or registers a name that exists already.
         """
@@ -88,7 +90,7 @@ class Extension:
 
 @cache
 def extensions(group: str) -> tuple[Extension, ...]:
-    """Return the extensions of a group, `repro.studies`, `repro.baselines` or `repro.layouts`, by their names."""
+    """Return the extensions of a group, such as `repro.studies`, by their names."""
     extensions_of_group = {
         Extension(group, entry.name, entry.module, f"{entry.dist.name} {entry.dist.version}" if entry.dist else "")
         for entry in entry_points(group=group)

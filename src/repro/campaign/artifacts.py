@@ -13,6 +13,7 @@ from repro.bench.store import check_measured, recorded_studies
 from repro.campaign.configuration import load
 from repro.config.models import Config
 from repro.errors import ReproError
+from repro.extensions import TABLES, load_extensions
 from repro.package_data import DEFAULT_CONFIG
 from repro.problems.registry import load_registry, problem_names
 from repro.results.campaign_data import Campaign
@@ -194,6 +195,7 @@ def all_artifacts(study_name: str, kind: Kind | None = None) -> list[Artifact]:
     of kernels has the table of its uncertainty.
     """
     load_artifacts(study_name)
+    load_extensions(TABLES)
     if not artifacts(study_name, "table"):
         register_common_tables(study_name)
     numbers = get_study(study_name).numbers
