@@ -309,10 +309,7 @@ def figure_as_latex(figure: Figure, name: str, title: str) -> str:
 
 
 def write_figure(
-    artifact: Artifact,
-    figure: Figure,
-    folder: Path,
-    shape: figure_style.Shape | None = None,
+    artifact: Artifact, figure: Figure, folder: Path, shape: figure_style.Shape | None = None
 ) -> list[Path]:
     """Write one figure in all formats of `shape`; return the files.
 

@@ -22,13 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.offsetbox import VPacker
     from matplotlib.patches import Patch
     from matplotlib.patheffects import withStroke
-    from matplotlib.ticker import (
-        FixedLocator,
-        FuncFormatter,
-        LogFormatterSciNotation,
-        MaxNLocator,
-        NullLocator,
-    )
+    from matplotlib.ticker import FixedLocator, FuncFormatter, LogFormatterSciNotation, MaxNLocator, NullLocator
     from matplotlib.transforms import ScaledTranslation
 
 __all__ = [

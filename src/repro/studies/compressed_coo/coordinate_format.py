@@ -130,11 +130,7 @@ def count_slots(row_lengths: NDArray[np.integer], chunking: Chunking) -> int:
 
 
 def balance(
-    n: int,
-    indptr: NDArray[np.integer],
-    indices: NDArray[np.integer],
-    values: NDArray[np.floating],
-    chunking: Chunking,
+    n: int, indptr: NDArray[np.integer], indices: NDArray[np.integer], values: NDArray[np.floating], chunking: Chunking
 ) -> Balanced:
     """Assign the entries of a square CSR matrix to threads and chunks.
 

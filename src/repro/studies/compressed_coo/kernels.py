@@ -91,12 +91,7 @@ def render_coo(templates: Path, precision: str, layout: str, blockings: Sequence
 
 
 def _launch(kernel: str, blocking: Blocking) -> dict[str, Any]:
-    return {
-        "kernel": kernel,
-        "block_size": blocking.threads,
-        "in_flight": blocking.entries,
-        "load": blocking.load,
-    }
+    return {"kernel": kernel, "block_size": blocking.threads, "in_flight": blocking.entries, "load": blocking.load}
 
 
 def _blocks_per_sm(target: Target, layout: str, blocking: Blocking) -> int:

@@ -203,12 +203,7 @@ class CoordinateVariant(CompiledProduct):
     @property
     def columns(self) -> dict[str, Any]:
         """Layout and blocking, counts of encodings, and the compiler's resource figures for the kernel."""
-        return {
-            **self.id.columns,
-            "space": self.space,
-            "matrix_bytes": self.matrix_bytes or None,
-            **self._packed,
-        }
+        return {**self.id.columns, "space": self.space, "matrix_bytes": self.matrix_bytes or None, **self._packed}
 
     @property
     def chunking(self) -> Chunking:

@@ -440,10 +440,7 @@ class Sliced:
 
 
 def slice_up(
-    slices: Slices,
-    indptr: NDArray[np.integer],
-    indices: NDArray[np.integer],
-    values: NDArray[np.floating],
+    slices: Slices, indptr: NDArray[np.integer], indices: NDArray[np.integer], values: NDArray[np.floating]
 ) -> Sliced:
     """Convert a square CSR matrix to slices, each in as few bytes as its own entries need.
 

@@ -16,15 +16,7 @@ from repro.results.comparisons import JudgedBy
 from repro.results.problem_lines import MethodTimes, ProblemLine, recorded_lines
 from repro.results.published import Published
 from repro.results.significance import ratio_of
-from repro.studies.dg_postprocessing import (
-    FILTER,
-    FILTER_CLOCK,
-    GATHER,
-    HOST_CLOCK,
-    LOCAL,
-    PRODUCT_CLOCK,
-    SEVERAL,
-)
+from repro.studies.dg_postprocessing import FILTER, FILTER_CLOCK, GATHER, HOST_CLOCK, LOCAL, PRODUCT_CLOCK, SEVERAL
 from repro.studies.dg_postprocessing.ids import WIDTHS, full_width
 from repro.studies.dg_postprocessing.operands import Errors, peak_gflops
 from repro.studies.dg_postprocessing.study import DgRow

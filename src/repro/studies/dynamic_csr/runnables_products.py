@@ -249,9 +249,4 @@ class ProductVariant(CompiledProduct):
 
 
 def matrix_arrays(arrays: Arrays) -> dict[str, NDArray[Any]]:
-    return {
-        "columns": arrays.columns,
-        "values": arrays.values,
-        "table": arrays.table,
-        "sizes": arrays.sizes,
-    }
+    return {"columns": arrays.columns, "values": arrays.values, "table": arrays.table, "sizes": arrays.sizes}

@@ -15,21 +15,14 @@ from repro.results.cross_campaign import campaign_label, conflict_note, others_n
 from repro.results.figure_forms import Axis, Curve, Curves, Pen, figure_of
 from repro.results.figure_rows import Marks, Row, Rows
 from repro.results.figure_style import COLUMN_WIDTH, GREY, PRECISIONS, TEXT_WIDTH
-from repro.results.problem_lines import (
-    measurement_note,
-)
+from repro.results.problem_lines import measurement_note
 from repro.results.published import Published
 from repro.results.registry import figure
 from repro.results.tables import Figure
 from repro.studies.compound_spmv import STUDY_NAME
-from repro.studies.compound_spmv.results import (
-    kernels_note,
-)
+from repro.studies.compound_spmv.results import kernels_note
 from repro.studies.compound_spmv.searches import SPACE_TITLES, replayed_searches, transfers
-from repro.studies.compound_spmv.tables.search import (
-    BUDGET,
-    JUDGED,
-)
+from repro.studies.compound_spmv.tables.search import BUDGET, JUDGED
 from repro.tuning.strategies import SEEDS, Array, Evaluation, sample_note
 
 Losses = Mapping[str, Sequence[float]]

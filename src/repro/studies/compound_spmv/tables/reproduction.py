@@ -12,16 +12,7 @@ from dataclasses import dataclass, replace
 
 from repro.results.campaign_data import MOSTLY_LAUNCH, Campaign, Case
 from repro.results.claims import register_claims
-from repro.results.columns import (
-    ABBREVIATIONS,
-    BLANK,
-    PROBLEM,
-    add_row_keys,
-    count,
-    number_cell,
-    printed_cell,
-    speedup,
-)
+from repro.results.columns import ABBREVIATIONS, BLANK, PROBLEM, add_row_keys, count, number_cell, printed_cell, speedup
 from repro.results.cross_campaign import blank_reason, column_title, join_reference_problems, others_note
 from repro.results.problem_lines import (
     ProblemLine,
