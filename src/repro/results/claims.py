@@ -80,14 +80,8 @@ def target_cells(
         target_cell = Cell(target_value, f"{'≤' if quantity.at_most else '≥'} {target_cell.text}")
     first_cells = Cell(item["what"].replace("'", "’")), target_cell
     if not numbers:
-        return (
-            *first_cells,
-            Cell(),
-            Cell(None, " "),
-            Cell(0),
-            Cell(),
-            Cell(missing_reasons) if missing_reasons else Cell(None, " "),
-        )
+        reasons = Cell(missing_reasons) if missing_reasons else Cell(None, " ")
+        return (*first_cells, Cell(), Cell(None, " "), Cell(0), Cell(), reasons)
     worst_number, value = quantity.worst(numbers), quantity.value(numbers)
     verdict = Cell(None, " ")
     if target_value is not None:
@@ -439,11 +433,8 @@ def _kernels_cell(judgement: Judgement) -> Cell:
     notes = [f"those {VARIANT_WORDS[judgement.claim.variants]} were not measured"] if has_other_variants else []
     notes += [f"by the rows of campaign {judgement.campaign}"] if judgement.campaign else []
     if own_judgement := judgement.own:
-        verdict = (
-            "the same verdict"
-            if own_judgement.verdict == judgement.verdict
-            else f"the verdict would be: {own_judgement.verdict}"
-        )
+        is_same = own_judgement.verdict == judgement.verdict
+        verdict = "the same verdict" if is_same else f"the verdict would be: {own_judgement.verdict}"
         cases = f"{len(own_judgement.numbers)} {'case' if len(own_judgement.numbers) == 1 else 'cases'}"
         value = _value_cell(own_judgement.value).shown
         notes += [f"this campaign’s own rows of these kernels have other cases: {value} of {cases}, {verdict}"]

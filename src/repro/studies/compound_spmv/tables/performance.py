@@ -41,7 +41,7 @@ from repro.results.comparisons import Comparison, Measured, MissingCase
 from repro.results.published import Published, Record
 from repro.results.registry import table
 from repro.results.significance import geometric_mean
-from repro.results.tables import Cell, Column, Sample, Table, table_of
+from repro.results.tables import Cell, Column, Table, table_of
 from repro.sparse.compound.runnables import DEPENDENT
 from repro.sparse.tuning_features import library_of, routine_text
 from repro.studies.compound_spmv import STUDY_NAME
@@ -529,12 +529,9 @@ def _side_column(key: str, title: str) -> Column[TargetResult]:
         if line.target.only not in ("", key):
             return BLANK
         measured = line.measured[key]
-        value, sample = (
-            line.target.value(measured),
-            Sample(tuple(number.value for number in measured.numbers), measured.cases),
-        )
+        value = line.target.value(measured)
         is_unmeasured = value is None and line.target.counts is _is_large_symmetric
-        return Cell(None, "not measured") if is_unmeasured else replace(ratio(value), sample=sample)
+        return Cell(None, "not measured") if is_unmeasured else replace(ratio(value), sample=measured.sample)
 
     return Column(key, title, "measured", cell=number_cell)
 
