@@ -12,7 +12,15 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError, TemplateSyntaxError
+from jinja2 import (
+    ChoiceLoader,
+    DictLoader,
+    Environment,
+    FileSystemLoader,
+    StrictUndefined,
+    TemplateError,
+    TemplateSyntaxError,
+)
 
 from repro.codegen.targets import Target
 from repro.errors import ReproError
@@ -21,6 +29,8 @@ from repro.package_data import shipped
 
 #: Suffixes of template files and dialect headers in `kernels/`; sources are rendered from these files.
 SUFFIXES = (".j2", ".h")
+#: Templates that are no files, by name.
+TEXTS: dict[str, str] = {}
 #: Maximum bytes that a thread loads at once.
 LOAD_BYTES = 16
 _DEFINITION = re.compile(r"^#define (\w+)(\([\w, ]*\))?[ \t]*(.*)$", re.MULTILINE)
@@ -195,7 +205,7 @@ def template_exists(templates: Path, name: str) -> bool:
 def _environment(templates: Path, absolute: Path) -> Environment:
     """Return the cached Jinja environment of a folder; `absolute` distinguishes folders with equal relative paths."""
     return Environment(
-        loader=FileSystemLoader(_folders(templates)),
+        loader=ChoiceLoader([FileSystemLoader(_folders(templates)), DictLoader(TEXTS)]),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

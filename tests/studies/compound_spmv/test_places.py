@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from jinja2 import Environment, FileSystemLoader
+from jinja2 import Undefined
 
+from repro.codegen.templates import _environment
 from repro.entries import entries, get_entry
 from repro.problems.matrix import Matrix
 from repro.sparse.compound.outer import get_outer, outer_formats
@@ -19,7 +20,7 @@ from repro.sparse.compound.variants import TILE, Layout, chunks, tile
 
 def macros(templates: Path, name: str, **constants: Any) -> Any:
     """Return the macros of a template."""
-    environment = Environment(loader=FileSystemLoader(templates), trim_blocks=True, lstrip_blocks=True)
+    environment = _environment(templates, templates.absolute()).overlay(undefined=Undefined)
     return environment.get_template(name).make_module(constants)
 
 

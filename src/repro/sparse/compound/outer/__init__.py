@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from repro.codegen.templates import TEXTS
 from repro.errors import ReproError
 from repro.extensions import LAYOUTS, load_extensions
 from repro.plugins import import_all
@@ -65,6 +66,8 @@ class Outer:
     #: side; 0: all rows, padded to a multiple of the warp, are one group. `index` has the first slot of each group, or,
     #: if all rows are one group and are not `padded`, the length of each row. None: only the host packs the format.
     group_rows: int | None = None
+    #: Text of the template, if it is no file.
+    macros: str = ""
 
 
 _REGISTRY: dict[str, Outer] = {}
@@ -88,6 +91,8 @@ def register(outer: Outer) -> Outer:
     if not re.fullmatch(r"[A-Za-z0-9]+(-[A-Za-z0-9]+)*", outer.name):
         raise ReproError("not a valid name for a format", expected="letters, digits, single hyphens", actual=outer.name)
     _REGISTRY[outer.name] = outer
+    if outer.macros:
+        TEXTS[f"sparse/compound/{outer.template}.j2"] = outer.macros
     return outer
 
 
