@@ -125,7 +125,7 @@ def test_a_layout_brings_its_template(install, templates) -> None:
     load_extensions(LAYOUTS)
     assert outer.outer_formats()["CSR4"].template == "aligned_rows"
     study = get_study("compound_spmv")
-    assert ("CSR4-SoA-AoS", None) in study.layouts()
+    assert ("CSR4-SoA-AoS", "paper") in study.layouts()
     source = study.render(templates, "paper/complex-single/CSR4-SoA-AoS", CPU)
     assert "const int first = index[row], end = index[row + 1], slot_stride = 1;" in source
     assert codegen_templates.template_exists(templates, "export/outer/aligned_rows.j2")

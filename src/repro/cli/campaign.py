@@ -126,8 +126,8 @@ def list_entries(_: Path) -> tuple[list[str], Rows]:
 def list_layouts(_: Path) -> tuple[list[str], Rows]:
     from repro.studies import get_study, study_names
 
-    rows = [(layout, study, remark) for study in study_names() for layout, remark in get_study(study).layouts()]
-    return ["layout", "study", "remark"], rows
+    rows = [(layout, study, space) for study in study_names() for layout, space in get_study(study).layouts()]
+    return ["layout", "study", "space"], rows
 
 
 def list_baselines(_: Path) -> tuple[list[str], Rows]:

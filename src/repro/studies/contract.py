@@ -322,6 +322,6 @@ class Study:
         """Return the expected work to measure a problem; None if the study gives no estimate."""
         return None
 
-    def layouts(self) -> Sequence[tuple[str, str | None]]:
-        """Return the names of the configurable matrix layouts, each with a remark or None."""
+    def layouts(self) -> Sequence[tuple[str, str]]:
+        """Return the names of the configurable matrix layouts, each with its space."""
         return ()

@@ -57,7 +57,7 @@ from repro.studies.compound_spmv.kernels import packing_key, render_key
 from repro.tuning.recordings import Machine
 from repro.tuning.search import Choice, Pair, best_row, pick, rank_rows
 from repro.tuning.session import Session, fastest_yardsticks
-from repro.words import EXTENDED, SPACES, TUNED, TUNING_PREFIXES, Space
+from repro.words import EXTENDED, PAPER, SPACES, TUNED, TUNING_PREFIXES, Space
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -396,18 +396,12 @@ class CompoundSpmv(Study):
         moved_bytes = matrix + (rows + (problem.columns or rows)) * number * entry.size
         return Workload(sum(schedule_counts), len(schedule_counts), routines, matrix, moved_bytes)
 
-    def layouts(self) -> list[tuple[str, str | None]]:
-        """Return pairs of a layout and a remark, the papers' layouts first.
-
-        The remark is `ours`, `the reference`, or None for another layout of the papers.
-        """
+    def layouts(self) -> list[tuple[str, str]]:
+        """Return pairs of a layout and its space, those of the space `paper` first; the reference is marked."""
         papers = all_layouts()
         own_layouts = dict.fromkeys(layout for entry in entries().values() for layout in extended_layouts(entry))
-        remarks = {REFERENCE: "the reference"}
-        return [
-            (str(layout), remarks.get(layout, None if layout in papers else "ours"))
-            for layout in dict.fromkeys([*papers, *own_layouts])
-        ]
+        spaces = {**dict.fromkeys(papers, PAPER), REFERENCE: f"{PAPER}, the reference"}
+        return [(str(layout), spaces.get(layout, EXTENDED)) for layout in dict.fromkeys([*papers, *own_layouts])]
 
 
 STUDY = CompoundSpmv()

@@ -309,9 +309,9 @@ class CompressedCoo(Study):
             packed_bytes * SECONDS_A_BYTE,
         )
 
-    def layouts(self) -> list[tuple[str, str | None]]:
+    def layouts(self) -> list[tuple[str, str]]:
         """Return the paper's two layouts, and our layouts."""
-        return [(name, None if name in PAPERS else "ours") for name in SPLITS]
+        return [(name, PAPER if name in PAPERS else EXTENDED) for name in SPLITS]
 
 
 STUDY = CompressedCoo()
