@@ -8,7 +8,7 @@ import pytest
 from repro.results.campaign_data import Method
 from repro.results.common_tables import BASELINES, TIMES, register_common_tables, times_table
 from repro.results.published import Published
-from repro.results.registry import artifacts
+from repro.results.registry import artifacts, get_artifact
 from repro.results.tables import Table
 from repro.sparse.operands import ProductRow
 from support.campaigns import Recorder
@@ -48,7 +48,7 @@ def test_the_table_of_the_page_on_studies_has_a_column_of_the_studys_own(tmp_pat
     page = (Path(__file__).parents[2] / "docs/add-a-study.md").read_text()
     (code,) = (block for block in re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S) if "@table" in block)
     exec(code, {})
-    (made,) = artifacts("transposed")
+    made = get_artifact("transposed", "table-ways")
 
     recorder = Recorder(tmp_path, own=ProductRow.own_columns())
     recorder.record("a", entry="real", n=10, nnz=20)
