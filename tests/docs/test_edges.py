@@ -140,8 +140,7 @@ def test_every_measured_winner_is_inside_at_a_limit_or_bracketed() -> None:
         for record, winner in open_winners()
         if winner.problem in studies[record.split("/")[1]]["problems"]
     ]
-    # with half of the blocks, and half of these again, the time falls by 1.5 %
-    assert measured == [("h200/compound_spmv/extended", "fem/nut_37k", "n_b")]
+    assert measured == []
 
 
 def test_a_tuning_chooses_from_its_spaces() -> None:
