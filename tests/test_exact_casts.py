@@ -162,3 +162,12 @@ def test_whole_numbers_stay_the_same_or_are_refused(data: st.DataObject, old: st
             assert after == before  # Python compares whole and real numbers exactly
         elif np.isfinite(before):
             assert abs(after - before) <= abs(before) * max(np.finfo(t).eps for t in (new, "f8") if t[0] in "fgc")
+        else:
+            assert not np.isfinite(after)
+
+
+@pytest.mark.parametrize("new", [t for t in TYPES if t[0] not in "fgc"])
+@pytest.mark.parametrize("old", [t for t in TYPES if t[0] in "fgc"])
+@pytest.mark.parametrize("number", [np.inf, -np.inf, np.nan])
+def test_integer_types_refuse_infinity_and_nan(old: str, new: str, number: float) -> None:
+    assert "x[1]" in refused(np.array([0, number], old), new)

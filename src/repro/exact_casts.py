@@ -119,7 +119,9 @@ def _overflow_mask(source: NDArray[Any], result: NDArray[Any]) -> NDArray[np.boo
     limits = np.iinfo(result.dtype)
     if source.dtype.kind == "f":
         # the upper limit is not exact as a real number, but the next power of two is
-        is_within = (source >= float(limits.min)) & (source < 2.0 ** int(limits.max).bit_length())
+        upper = 2.0 ** int(limits.max).bit_length()
+        # where a limit overflows in the source's type, only infinity reaches it
+        is_within = np.isfinite(source) & (source >= float(limits.min)) & (source < upper)
         return np.asarray(~is_within | (source != np.trunc(source)))
     return np.asarray((source < limits.min) | (source > limits.max))
 
