@@ -94,6 +94,15 @@ def test_the_kind_rival_selects_kernels_of_users_too(monkeypatch: pytest.MonkeyP
         assert len([*exported_rows(FOLDER, study, filters)]) == count
 
 
+def test_filters_compare_numbers_and_columns_with_empty_cells_as_text() -> None:
+    studies = studies_of(FOLDER, "compressed_coo")
+    for name, known in (("layout", "COO"), ("n_t", "256")):
+        check_filters(FOLDER, studies, {name: known})
+        assert {str(row[name]) for row in exported_rows(FOLDER, studies[0], {name: known})} == {known}
+        with pytest.raises(ReproError, match=f"no row has this {name}"):
+            check_filters(FOLDER, studies, {name: "zzz"})
+
+
 def test_without_a_format_each_row_is_a_line_without_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "400")
     words = ("--study", "compressed_coo", "--step", "report", "--problem", "bayer10", "--kind", "baseline")

@@ -73,7 +73,7 @@ def exported_rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of a study, step by step, each with a key `step`; absent values are omitted.
 
-    `filters` selects the rows that have the given values; its keys are `step`, and names of columns.
+    `filters` selects the rows that have the given values, as text; its keys are `step`, and names of columns.
     """
     for step in STEPS:
         if filters.get("step", step) == step:
@@ -81,7 +81,7 @@ def exported_rows(
             for name, value in filters.items():
                 if name in rows.column_names:
                     values = RIVALS if (name, value) == ("kind", RIVALS[0]) else (value,)
-                    rows = rows.filter(pc.is_in(rows[name], pa.array(values)))
+                    rows = rows.filter(pc.is_in(pc.cast(rows[name], "string"), pa.array(values)))
             for row in rows.to_pylist():
                 yield {"step": step, **{name: value for name, value in row.items() if value is not None}}
 
@@ -143,7 +143,7 @@ def check_filters(folder: CampaignFolder, studies: Iterable[Study], filters: Map
                 if name == "step":
                     recorded_values[name] |= {step} if rows.num_rows else set()
                 elif name in rows.column_names:
-                    recorded_values[name] |= set(rows[name].unique().to_pylist())
+                    recorded_values[name] |= {*pc.cast(rows[name], "string").drop_null().unique().to_pylist()}
     if OUTSIDE in recorded_values.get("kind", ()):
         recorded_values["kind"].add(RIVALS[0])
     for name, value in filters.items():
