@@ -77,7 +77,7 @@ def test_yaml_is_a_configuration(page: Path) -> None:
 
 
 def whole(part: Any) -> dict[str, Any]:
-    """Return a configuration that has a part of one: keys of it, keys of a study, or a list of problems."""
+    """Complete a fragment to a configuration: its keys are those of the root or of a study, or it lists problems."""
     if isinstance(part, list):
         part = {"problems": part}
     if "problems" in part:

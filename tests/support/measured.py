@@ -28,7 +28,7 @@ class Passage:
     heading: str
     #: Without comments, and with a word in place of each number that is filled in.
     text: str
-    #: Why numbers of it are of no table.
+    #: Why its numbers need not occur in a table.
     reason: str | None = None
 
     @property

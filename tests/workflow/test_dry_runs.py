@@ -172,7 +172,7 @@ def test_a_configuration_that_cannot_be_read_ends_in_one_message(checkout: Check
 
 
 def dry_run_after(checkout: Checkout, changes: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """Return what a dry run of all says in a process that changes something before it."""
+    """Run `snakemake --dry-run all` in a process that first executes the Python code `changes`."""
     command = ["snakemake", "--dry-run", *words, "all"]
     code = f"import sys\n{changes}\nfrom snakemake.cli import main\nsys.argv = {command}\nmain()"
     return subprocess.run(

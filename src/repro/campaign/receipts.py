@@ -1,8 +1,9 @@
 """Receipts: the inputs and outputs of each finished step of a campaign.
 
 A step is fresh if its planned fingerprint (hash of all inputs) equals the receipt's and its outputs have the recorded
-digests. A file is hashed again only if its size, inode, mtime or ctime differs from the recorded ones. This is safe,
-since the operating system updates ctime at every write and no program can set it.
+digests. A file is hashed again only if its size, inode, mtime or ctime differs from the recorded ones: the operating
+system updates ctime at every write, and no program can set it. Only a write of the same size within one tick of the
+file system's clock goes unnoticed.
 
 An input of a step is the code, with package data, on which it depends, found by following imports: after an edit, only
 the steps that may run the edited code are repeated.
@@ -198,7 +199,7 @@ class Receipt:
     step: str
     #: Hash of values, files and earlier steps.
     fingerprint: str
-    #: The step's `values`, in the form stored on disk, and under the key `files` the digest of each input file.
+    #: `Step.values`, in the form stored on disk.
     parts: Mapping[str, Any]
     files: Mapping[str, FileDigest]
     #: Hash of the outputs (`Receipt.content`) of each earlier step, by the path of that step's receipt.

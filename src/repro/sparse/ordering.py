@@ -33,8 +33,9 @@ from repro.problems.matrix import Matrix
 SEED = 1
 #: Approximate number of entries of the rows that are sampled for a stencil.
 SAMPLED = 2**20
-#: A distance from the diagonal belongs to the stencil if at least this share of the rows has it; the stencil has at
-#: most MOST distances, which cover at least the share COVERED of all entries.
+#: A distance from the diagonal belongs to the stencil if its entries, on both sides of the diagonal together, are at
+#: least this many per row; the stencil has at most MOST distances, which cover at least the share COVERED of all
+#: entries.
 COMMON, COVERED, MOST = 0.5, 0.9, 128
 #: Smallest number of points of a grid: in smaller ones too many boxes are cut off by the boundary.
 SMALLEST = 2**17
@@ -87,7 +88,10 @@ def find_grid(problem: Matrix, rows: NDArray[np.int64]) -> Grid | None:
 
 
 def _common_distances(problem: Matrix, rows: NDArray[np.int64]) -> dict[int, int]:
-    """Return how many sampled rows have each distance of the stencil, without 0; empty if there is no stencil."""
+    """Return how many entries of sampled rows are at each distance of the stencil, without 0, on both sides together.
+
+    The result is empty if there is no stencil.
+    """
     if problem.nnz > SAMPLED:
         rows = np.random.default_rng(SEED).choice(rows, min(len(rows), SAMPLED * problem.n // problem.nnz + 1))
     lengths = problem.row_lengths[rows].astype(np.int64)
@@ -97,7 +101,7 @@ def _common_distances(problem: Matrix, rows: NDArray[np.int64]) -> dict[int, int
     if common.sum() > MOST or counts[common].sum() < COVERED * counts.sum():
         return {}
     pairs = zip(distances[common].tolist(), counts[common].tolist(), strict=True)
-    return {distance: rows_with_it for distance, rows_with_it in pairs if distance}
+    return {distance: occurrences for distance, occurrences in pairs if distance}
 
 
 def order_by_boxes(grid: Grid, rows: NDArray[np.int64], leaf: int) -> NDArray[np.int64]:
@@ -141,9 +145,10 @@ def _sorted_along(grid: Grid, rows: NDArray[np.int64], direction: int, size: int
 
 
 def _sides_of_a_box(grid: Grid, volume: float) -> list[float]:
-    """Return the sides of a box in the grid with so many points, as near to the same multiple of the reach as it has.
+    """Return the sides of a box of the grid with `volume` points that reads the fewest entries of x.
 
-    A box reads the reach beyond each of its faces: so it reads least.
+    A box also reads its surroundings up to the stencil's reach, so each side is the same multiple of the reach in its
+    direction, or the whole grid where that is shorter.
     """
     sides = [float(points) for points in grid.points]
     free = set(range(len(sides)))

@@ -6,7 +6,19 @@ Row j adds up its slots after a barrier. There are no atomics, so results are re
 
 If rows i and j are in different tiles, both entries are stored, as in other formats. The distinct columns of such
 entries are the tile's foreign columns. The first `leading` foreign columns of each tile are stored at a fixed stride
-from tile to tile, so a block can load them at once; further foreign columns of all tiles are stored behind them.
+from tile to tile, so a block can load them at once; the others, the overflow columns, follow behind, tile by tile.
+
+For example, with tiles of two rows, the symmetric pattern
+
+        0 1 2 3
+    0 [ d a b . ]    tile 0: rows 0 and 1
+    1 [ a d . c ]
+    2 [ b . d . ]    tile 1: rows 2 and 3
+    3 [ . c . d ]
+
+stores the pair a once: row 0 owns it and row 1 receives a product, or the other way round. The entry across from (0, 1)
+is (1, 0). b and c are stored twice, since their rows are in different tiles: columns 2 and 3 are foreign to tile 0,
+columns 0 and 1 to tile 1. If `leading` is 1, column 2 leads in tile 0 and column 0 in tile 1; columns 3 and 1 overflow.
 
 Each stored entry has a code of 16 bits. A code below 2^15 is a pair: the low bits are the number of the other row in
 the tile, the higher bits its slot. Any other code is an index into the block's part of x, which has the tile's own rows

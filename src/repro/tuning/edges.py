@@ -39,7 +39,7 @@ WORDS = (
 CASE = ["problem", "precision"]
 WARP, MOST_THREADS, THREADS_OF_SM, BLOCKS_OF_SM = 32, 1024, 2048, 32
 THREADS, BLOCKS = ("n_t", "threads"), ("n_b", "blocks")
-#: A block's threads and the blocks of a multiprocessor, whose product a multiprocessor bounds.
+#: A block's threads, and the number of blocks: per multiprocessor (`n_b`), which bounds their product, or of the grid.
 SIZES = (*THREADS, *BLOCKS)
 #: Steps by a factor of two beyond an edge: at least, and at most while the time still falls.
 LEAST_STEPS, MOST_STEPS = 2, 5

@@ -118,9 +118,9 @@ def pick(
 
 
 def best_row(rows: Sequence[Row], clock: str) -> Row | None:
-    """Return the row with the smallest median of those timed in full, a noisy one only if no other was; None of none.
+    """Return the fastest of rows that all have a median by the clock; None if there are no rows.
 
-    All rows have a median by the clock.
+    Rows timed in full precede the others, and within each group, noisy rows come last.
     """
     return min(rows, key=lambda r: (r.protocol != "full", r.status != "ok", r.median(clock)), default=None)
 

@@ -452,7 +452,7 @@ class Reader:
 
     @staticmethod
     def _check_tags(tag_counts: set[tuple[int, int]]) -> None:
-        """Refuse tags of partitions that elements of the highest dimension do not all have."""
+        """Raise `Flaw` if only some elements of the highest dimension have partition tags."""
         highest = max(dimension for dimension, _ in tag_counts)
         counts = [tags for dimension, tags in tag_counts if dimension == highest]
         if max(tags for _, tags in tag_counts) > 2 and min(counts) <= 2:

@@ -33,22 +33,23 @@ from repro.sparse.symmetry import (
 class PairWord(IntEnum):
     """Index of each word that the kernels of `pair_packing.j2` write."""
 
-    #: How far from the end the first entry is that has none across from it; 0: there is none.
+    #: Number of entries from the first one without a partner to the end; 0: each entry has a partner. Counted from the
+    #: end so that `atomicMax` finds the first entry and 0 is the initial value.
     UNPAIRED = 0
-    #: The same of the first entry that breaks the first, or the second kind of symmetry.
+    #: The same for the first entry that breaks the first, or the second kind of symmetry.
     FIRST = 1
     SECOND = 2
-    #: Of an entry.
+    #: Row and column of the entry that `locate` is asked for.
     ROW = 3
     COLUMN = 4
-    #: Products that a row receives at most, and foreign columns of a tile at most, and of all tiles.
+    #: Largest number of products that a row receives, and of foreign columns of a tile; foreign columns of all tiles.
     MOST_RECEIVED = 5
     MOST_COLUMNS = 6
     COLUMNS = 7
-    #: All slots, in two words of 32 bits.
+    #: Number of slots, in two words of 32 bits.
     LOW = 8
     HIGH = 9
-    #: Products and further columns of a tile at most.
+    #: Largest number of products and overflow columns of a tile.
     KEPT = 10
 
 

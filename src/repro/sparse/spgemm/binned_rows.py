@@ -225,7 +225,7 @@ def shapes_by_entries(
 
 
 def shapes_by_bounds(target: Target, scalar_bytes: int, counts: BinCounts, columns: int) -> BinShapes:
-    """Return kernel shapes whose tables hold the largest possible row of each bin; each long row has a whole block."""
+    """Return kernel shapes whose tables hold the largest possible row of each bin; long rows have a block each."""
     shapes: list[Shape] = []
     for largest in counts.largest:
         max_columns = min(largest, columns)

@@ -90,7 +90,7 @@ class CsrReader:
         return storages
 
     def _queue(self, place: int, matrix: CsrArrays) -> Storage:
-        """Queue the reading of a matrix, whose report is the `place`th in the host's words."""
+        """Queue the check and conversion of a matrix, which report in the `place`th group of the host's words."""
         device, (rows, columns) = self._device, matrix.shape
         lease, row_arrays = self._row_arrays(rows)
         own_columns = device.allocate_ordered(4 * matrix.length) if matrix.long else matrix.columns
