@@ -12,14 +12,14 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from repro.bench.guards import Guards
-from repro.bench.runnable import Runnable, Workspace
+from repro.bench.runnable import Runnable, Workspace, not_prepared
 from repro.codegen.build_cache import Module
 from repro.devices.base import Argument, Buffer, Device, Program
 from repro.errors import IncorrectError, ModuleError, ReproError, UnstableError, Unsupported
@@ -88,14 +88,10 @@ def _norm(a: Vector) -> float:
     return float(np.sqrt(_dot(a, a)))
 
 
-#: A residual this many times the initial one counts as divergence.
-DIVERGED = 1e5
 #: Number of vector reads and writes: per iteration without the products, and at the start.
 ITERATION_PASSES, START_PASSES = 16, 4
 #: Largest number of sums that one kernel computes; each block writes a partial sum of each.
 SUMS = 4
-
-Status = Literal["converged", "drifted", "breakdown", "diverged", "limit"]
 
 
 @dataclass(frozen=True)
@@ -106,28 +102,7 @@ class SolverState:
     iterations: int
     #: Euclidean norm of the recurrence's r; of b before the first iteration.
     residual: float
-    #: Inner product of r and r̂.
-    rho: float
     #: `Breakdown.NONE` before a breakdown; iterations after a breakdown change nothing.
-    reason: Breakdown
-
-
-@dataclass(frozen=True)
-class Solution:
-    """Result of a solve."""
-
-    #: `(n,)`, in the order of the product's vectors.
-    x: NDArray[np.floating]
-    iterations: int
-    #: Euclidean norm of the recurrence's r.
-    residual: float
-    #: Euclidean norm of b - A x: the product in the working precision, the difference in double precision.
-    left: float
-    #: `converged`: the norms of r and of b - A x are at most the tolerance times the norm of b. `drifted`: only the
-    #: norm of r is, since r is updated and not computed from x. `breakdown`: a division by zero. `diverged`: the
-    #: residual is more than `DIVERGED` times the norm of b, or not finite. `limit`: the allowed iterations are done.
-    status: Status
-    #: Divisor that was zero or not finite, if `status` is `breakdown`.
     reason: Breakdown
 
 
@@ -149,7 +124,6 @@ class BiCGSTAB(Owner):
         guards: Guards | None = None,
     ) -> None:
         guards = guards or Guards(device)
-        self._bind_product = bind_product
         self._device, self._n, self._dtype = device, n, np.dtype(dtype)
         self._grid = device.sm_count * SOLVER_BLOCKS_PER_SM[device.backend]
         words = -(-n * self._dtype.itemsize // WORD_BYTES)
@@ -180,7 +154,7 @@ class BiCGSTAB(Owner):
                 bind("dot_products", b, r, t, partial),
                 bind("full_step", x, r, p, v, t, partial, squares, state),
             ]
-            self._b, self._x, self._t, self._squares, self._state = b, x, t, squares, state
+            self._b, self._x, self._squares, self._state = b, x, squares, state
             self._stack = stack.pop_all()
 
     def load(self, b: NDArray[np.floating]) -> None:
@@ -210,7 +184,6 @@ class BiCGSTAB(Owner):
         return SolverState(
             int(state[LaunchedBicgstabState.ITERATIONS]),
             math.sqrt(square),
-            float(state[LaunchedBicgstabState.RHO]),
             Breakdown(int(state[LaunchedBicgstabState.STOPPED]) or int(state[LaunchedBicgstabState.STOPPED_HALFWAY])),
         )
 
@@ -218,52 +191,6 @@ class BiCGSTAB(Owner):
         x = np.empty(self._n, self._dtype)
         self._device.download(self._x, x)
         return x
-
-    def solve(
-        self, b: NDArray[np.floating], tolerance: float = 1e-8, max_iterations: int = 1000, check_every: int = 10
-    ) -> Solution:
-        """Solve A x = b from x = 0 to a residual of `tolerance` times the norm of b, within `max_iterations`.
-
-        b is `(n,)`, in the order of the product's vectors. The residual is read back every `check_every` iterations.
-        """
-        if check_every < 1 or max_iterations < 0:
-            raise ReproError(
-                "too few iterations",
-                expected="max_iterations of at least 0 and check_every of at least 1",
-                actual=(max_iterations, check_every),
-            )
-        self.load(b)
-        self.begin()
-        state = first = self.state()
-        status: Status | None = None
-        while status is None:
-            status = _judge(state, first.residual, tolerance)
-            if status is None and state.iterations >= max_iterations:
-                status = "limit"
-            if status is None:
-                self.iterate(min(check_every, max_iterations - state.iterations))
-                state = self.state()
-        final_residual = self._final_residual(b)
-        if status == "converged" and not final_residual <= tolerance * first.residual:
-            status = "drifted"
-        return Solution(self.x(), state.iterations, state.residual, final_residual, status, state.reason)
-
-    def _final_residual(self, b: NDArray[np.floating]) -> float:
-        """Return the norm of b - A x; the vector t is used as temporary memory, since no iteration is running."""
-        self._bind_product(self._x, self._t)()
-        product = np.empty(self._n, self._dtype)
-        self._device.download(self._t, product)
-        with np.errstate(all="ignore"):
-            return float(np.linalg.norm(b.astype(self._dtype).astype(np.float64) - product))
-
-
-def _judge(state: SolverState, first: float, tolerance: float) -> Status | None:
-    """Return the final status of a solve, or None while it runs."""
-    if state.residual <= tolerance * first:
-        return "converged"
-    if not math.isfinite(state.residual) or state.residual > DIVERGED * first:
-        return "diverged"
-    return "breakdown" if state.reason != Breakdown.NONE else None
 
 
 #: Columns that the result row of a solver copies from the result row of its product.
@@ -310,38 +237,74 @@ class ExpectedResidual:
     tolerance: float
 
 
-class SolverRun(Runnable):
-    """A BiCGSTAB solve with a fixed number of iterations, from x = 0; the right-hand side is the workspace's x.
+class FixedIterations(Runnable):
+    """A solve with a fixed number of iterations; binaries of `module` are relative to `folder`.
 
-    Preparation verifies the norm of the recurrence's r and the norm of b - A x against a host solve in double
-    precision. The product is prepared and released with the solver; binaries of `module` are relative to `folder`.
+    `product` is prepared and released with the solver, or is the name of a solver's own product.
     """
 
     kind = "solver"
     cold = False
+    routine: str
+    _product: ProductRunnable | None
+
+    def __init__(self, solve: str, product: ProductRunnable | str, module: Module, folder: Path) -> None:
+        self._product, self._product_name = (None, product) if isinstance(product, str) else (product, product.name)
+        self.name = f"{solve}/{self._product_name}"
+        self._module, self._folder = module, folder
+        self._solver: Owner | None = None
+        self._matrix_bytes = 0
+        self._error: float | None = None
+
+    @property
+    def identity(self) -> str:
+        return f"{self._product.identity if self._product else self.name} {self._module.hash}"
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        columns, matrix_bytes = dict[str, Any](), self._matrix_bytes
+        if self._product:
+            columns = {name: value for name, value in self._product.columns.items() if name in OF_THE_PRODUCT}
+            matrix_bytes = self._product.matrix_bytes
+        own = {"routine": self.routine, "product": self._product_name, "matrix_bytes": matrix_bytes or None}
+        return {**columns, **own, "error": self._error}
+
+    def _load(self, workspace: Workspace) -> Program:
+        """Release what was prepared before, and load the module; `ModuleError` if it was not compiled."""
+        if self._module.binary is None:
+            raise ModuleError(self._module.message)
+        self.release()
+        self._error = None
+        return workspace.program(self._folder / self._module.binary)
+
+    def release(self) -> None:
+        if self._solver is not None:
+            self._solver.release()
+            self._solver = None
+        if self._product:
+            self._product.release()
+        self.launch = not_prepared
+
+
+class SolverRun(FixedIterations):
+    """A BiCGSTAB solve from x = 0 with any product; the right-hand side is the workspace's x.
+
+    Preparation verifies the norm of the recurrence's r and the norm of b - A x against a host solve in double
+    precision.
+    """
+
+    routine = "bicgstab"
+    _product: ProductRunnable
 
     def __init__(self, product: ProductRunnable, module: Module, folder: Path, iterations: int = 10) -> None:
-        self.name = f"bicgstab-{iterations}/{product.name}"
-        self._product, self._module, self._folder, self._iterations = product, module, folder, iterations
-        self._solver: BiCGSTAB | None = None
-        self._error: float | None = None
+        super().__init__(f"bicgstab-{iterations}", product, module, folder)
+        self._iterations = iterations
 
     def pack(self, workspace: Workspace) -> None:
         """Pack the matrix of the product, and compute the expected residual on the host."""
         self._product.pack(workspace)
         if operands_of(workspace).entry.size == 1:
             expect(workspace, self._iterations, lend_device=True)
-
-    @property
-    def identity(self) -> str:
-        return f"{self._product.identity} {self._module.hash}"
-
-    @property
-    def columns(self) -> dict[str, Any]:
-        columns = {name: value for name, value in self._product.columns.items() if name in OF_THE_PRODUCT}
-        matrix_bytes = self._product.matrix_bytes or None
-        solver_columns = {"routine": "bicgstab", "product": self._product.name, "matrix_bytes": matrix_bytes}
-        return {**columns, **solver_columns, "error": self._error}
 
     def prepare(self, workspace: Workspace) -> None:
         """Prepare the product, upload the right-hand side, solve once and verify the residuals.
@@ -352,12 +315,8 @@ class SolverRun(Runnable):
         operands = operands_of(workspace)
         if operands.entry.size != 1:
             raise Unsupported(f"the solver works on numbers, not on {operands.problem.entry} entries")
-        if self._module.binary is None:
-            raise ModuleError(self._module.message)
-        self.release()
-        self._error = None
+        program = self._load(workspace)
         self._product.prepare(workspace)
-        program = workspace.program(self._folder / self._module.binary)
         n = operands.problem.n
         solver = BiCGSTAB(workspace.device, program, self._product.product, n, operands.dtype, workspace.guards)
         self._solver = solver
@@ -383,12 +342,6 @@ class SolverRun(Runnable):
         residuals = solver.state().residual, true_residual(operands, x)
         self._error = residual_error(residuals, expected)
         judge_error(self._error, residuals, expected, workspace, self._iterations)
-
-    def release(self) -> None:
-        if self._solver is not None:
-            self._solver.release()
-            self._solver = None
-        self._product.release()
 
 
 def residual_error(residuals: tuple[float, float], expected: ExpectedResidual) -> float:

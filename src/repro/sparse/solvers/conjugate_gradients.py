@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.bench.guards import Guards
-from repro.bench.runnable import Runnable, Workspace, not_prepared
+from repro.bench.runnable import Workspace
 from repro.codegen.build_cache import Module
 from repro.devices.base import Argument, Buffer, Device, Program
-from repro.errors import IncorrectError, ModuleError, Unsupported
+from repro.errors import IncorrectError, Unsupported
 from repro.sparse.operands import ProductRunnable, expand, operands_of, symmetry_on
-from repro.sparse.solvers.bicgstab import OF_THE_PRODUCT
+from repro.sparse.solvers.bicgstab import FixedIterations
 from repro.sparse.solvers.kernels import BLOCK_SIZE, KINDS, SOLVER_BLOCKS_PER_SM, WORD_BYTES, CgState
 from repro.sparse.solvers.persistent import (
     AT_ROUNDING,
@@ -141,39 +141,20 @@ def refusal(workspace: Workspace) -> str:
     return symmetry.why
 
 
-class CgRun(Runnable):
+class CgRun(FixedIterations):
     """Conjugate gradients from x = 0, for b = A times the workspace's x, so that b is in the range of a singular A.
 
     Preparation solves to the tolerance of the precision and verifies b - A x on the host. A launch has the same number
-    of iterations, at most `TIMED_ITERATIONS`; the residual after it is verified as well. Binaries of `module` are
-    relative to `folder`.
+    of iterations, at most `TIMED_ITERATIONS`; the residual after it is verified as well.
     """
 
-    kind = "solver"
-    cold = False
-    routine: str
-
-    def __init__(self, product: str, module: Module, folder: Path) -> None:
-        self.name = f"cg/{product}"
-        self._product_name, self._module, self._folder = product, module, folder
-        self._solver: RestartedSolver | None = None
+    def __init__(self, product: ProductRunnable | str, module: Module, folder: Path) -> None:
+        super().__init__("cg", product, module, folder)
         self._solved: dict[str, int] = {}
-        self._matrix_bytes = 0
-        self._error: float | None = None
-
-    @property
-    def identity(self) -> str:
-        return f"{self.name} {self._module.hash}"
 
     @property
     def columns(self) -> dict[str, Any]:
-        return {
-            "routine": self.routine,
-            "product": self._product_name,
-            "matrix_bytes": self._matrix_bytes or None,
-            "error": self._error,
-            **self._solved,
-        }
+        return {**super().columns, **self._solved}
 
     @abstractmethod
     def _open(self, workspace: Workspace, program: Program) -> RestartedSolver:
@@ -198,13 +179,10 @@ class CgRun(Runnable):
             The solve breaks down though the matrix is positive semidefinite, or b - A x is larger than the solver says.
         ModuleError
         """
-        if self._module.binary is None:
-            raise ModuleError(self._module.message)
-        self.release()
-        self._error, self._solved = None, {}
+        program = self._load(workspace)
+        self._solved = {}
         operands, device = operands_of(workspace), workspace.device
-        solver = self._open(workspace, workspace.program(self._folder / self._module.binary))
-        self._solver = solver
+        self._solver = solver = self._open(workspace, program)
         b = operands.reference.astype(operands.dtype)
         device.write(solver.b, self._order(b))
         device.fill(solver.x, 0)
@@ -278,12 +256,6 @@ class CgRun(Runnable):
             raise IncorrectError(f"{failure} {outcome}, though the matrix is positive semidefinite", np.inf)
         raise Unsupported(f"not positive definite: {failure} {outcome}")
 
-    def release(self) -> None:
-        if self._solver is not None:
-            self._solver.release()
-            self._solver = None
-        self.launch = not_prepared
-
 
 def is_semidefinite(workspace: Workspace) -> bool:
     """Return whether the origin of a matrix guarantees that it is positive semidefinite."""
@@ -294,20 +266,11 @@ class ProductCgRun(CgRun):
     """Conjugate gradients with any product, which is prepared and released with the solver."""
 
     routine = OVER_PRODUCT
+    _product: ProductRunnable
 
     def __init__(self, product: ProductRunnable, module: Module, folder: Path) -> None:
-        super().__init__(product.name, module, folder)
-        self._product = product
+        super().__init__(product, module, folder)
         self._vector_bytes = 0
-
-    @property
-    def identity(self) -> str:
-        return f"{self._product.identity} {self._module.hash}"
-
-    @property
-    def columns(self) -> dict[str, Any]:
-        product_columns = {name: value for name, value in self._product.columns.items() if name in OF_THE_PRODUCT}
-        return {**product_columns, **super().columns}
 
     def pack(self, workspace: Workspace) -> None:
         self._product.pack(workspace)
@@ -315,7 +278,6 @@ class ProductCgRun(CgRun):
     def _open(self, workspace: Workspace, program: Program) -> ProductCg:
         product, operands = self._product, operands_of(workspace)
         product.prepare(workspace)
-        self._matrix_bytes = product.matrix_bytes
         scale, _ = invert_diagonal(operands.problem, operands.dtype)
 
         def rounding(x: NDArray[np.floating]) -> float:
@@ -335,10 +297,6 @@ class ProductCgRun(CgRun):
     def _count_bytes(self, iterations: int) -> int:
         passes = iterations * ITERATION_PASSES + START_PASSES
         return (iterations + 2) * self._product.bytes_moved + passes * self._vector_bytes
-
-    def release(self) -> None:
-        super().release()
-        self._product.release()
 
 
 class PersistentCgRun(CgRun):

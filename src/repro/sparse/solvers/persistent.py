@@ -22,15 +22,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.bench.guards import Guards
-from repro.bench.runnable import Runnable, Workspace
+from repro.bench.runnable import Workspace
 from repro.codegen.build_cache import Module
 from repro.devices.base import Argument, Buffer, Device, Program
-from repro.errors import ModuleError, ReproError, Unsupported
+from repro.errors import ReproError, Unsupported
 from repro.problems.matrix import Matrix
 from repro.sparse.device_primitives import Owner
 from repro.sparse.operands import operands_of
 from repro.sparse.ordering import cluster_rows
-from repro.sparse.solvers.bicgstab import expect, judge_error, residual_error, true_residual
+from repro.sparse.solvers.bicgstab import FixedIterations, expect, judge_error, residual_error, true_residual
 from repro.sparse.solvers.kernels import KINDS, PERSISTENT_BLOCK_SIZE, STATES, CgState, StopReason, held_rows
 from repro.sparse.solvers.slices import LANES, Kept, Slices, assign_rows, keep_slices
 
@@ -355,31 +355,18 @@ def kept_on(workspace: Workspace) -> Kept:
     return workspace.cached((ON_CHIP, "kept"), lambda: keep_slices(slices, entry, room), lend_device=True)
 
 
-class PersistentRun(Runnable):
-    """A persistent BiCGSTAB solve with a fixed number of iterations, without preconditioner, for real entries.
+class PersistentRun(FixedIterations):
+    """A persistent BiCGSTAB solve from x = 0, without preconditioner, for real entries.
 
     Preparation verifies the norm of the recurrence's r and the norm of b - A x against a host solve in double
-    precision. Binaries of `module` are relative to `folder`.
+    precision.
     """
 
-    kind = "solver"
-    cold = False
+    routine = ROUTINE
 
     def __init__(self, module: Module, folder: Path, iterations: int = 10) -> None:
-        self.name = f"bicgstab-{iterations}/{ON_CHIP}"
-        self._module, self._folder, self._iterations = module, folder, iterations
-        self._solver: PersistentSolver | None = None
-        self._matrix_bytes: int | None = None
-        self._error: float | None = None
-
-    @property
-    def identity(self) -> str:
-        return f"{self.name} {self._module.hash}"
-
-    @property
-    def columns(self) -> dict[str, Any]:
-        solver_columns = {"routine": ROUTINE, "product": ON_CHIP, "matrix_bytes": self._matrix_bytes}
-        return {**solver_columns, "error": self._error}
+        super().__init__(f"bicgstab-{iterations}", ON_CHIP, module, folder)
+        self._iterations = iterations
 
     def pack(self, workspace: Workspace) -> None:
         """Assign rows to blocks, and compute the expected residual on the host."""
@@ -391,13 +378,9 @@ class PersistentRun(Runnable):
 
         A wrong residual raises as in `SolverRun`.
         """
-        if self._module.binary is None:
-            raise ModuleError(self._module.message)
-        self.release()
-        self._error = None
+        program = self._load(workspace)
         operands, assigned_slices = operands_of(workspace), slices_on(workspace)
         slices = replace(assigned_slices, scale=np.ones_like(assigned_slices.scale))  # there is no preconditioner
-        program = workspace.program(self._folder / self._module.binary)
         kernels = operands.problem.entry, operands.precision
         solver = PersistentSolver(
             workspace.device, program, slices, "bicgstab", kernels, kept_on(workspace), guards=workspace.guards
@@ -423,8 +406,3 @@ class PersistentRun(Runnable):
         self._error = residual_error(residuals, expected)
         judge_error(self._error, residuals, expected, workspace, self._iterations)
         self.launch = launch
-
-    def release(self) -> None:
-        if self._solver is not None:
-            self._solver.release()
-            self._solver = None
