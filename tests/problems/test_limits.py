@@ -35,13 +35,11 @@ import json, resource, sys
 from pathlib import Path
 from repro.config.models import OwnProblem
 from repro.errors import ReproError
-from repro.problems import subprocess_reader
 from repro.problems.matrix_market import read_matrix
 from repro.problems.meshes import read_surface
 from repro.problems.own_problems import describe_file
 import repro.problems.meshreaders.ply  # takes what it takes before
 def peak():
-    subprocess_reader.stop()  # which has what its readers took
     return 1024 * max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 how, *paths = sys.argv[1:]
 read = {"plan": lambda path: describe_file(OwnProblem(path=path)), "matrix": lambda path: read_matrix(Path(path)),

@@ -6,7 +6,6 @@ import ctypes
 import importlib
 import os
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -59,30 +58,16 @@ def hang(pid: Path, seconds: float = 60) -> None:
     time.sleep(seconds)
 
 
-def wait_for_second(pid: Path) -> str:
-    """Be the second one that reads, or wait."""
-    second = pid.with_suffix(".first").exists()
-    pid.with_suffix(".first").touch()
-    pid.write_text(str(os.getpid()))
-    time.sleep(0 if second else 60)
-    return "read"
-
-
-def leave_files(number: int) -> None:
-    tempfile.mkstemp()
-    os.kill(os.getpid(), number)
-
-
 def describe(name: str) -> tuple[str, str | None, bytes | None, str, bool]:
     """Say where the process is, what of its environment and path, and whether it finds a file."""
     where = str(Path.cwd()), os.environ.get("REPRO_TEST"), os.environb.get(b"REPRO_BYTES"), sys.path[0]
     return *where, Path(name).exists()
 
 
-def count() -> tuple[int, int, int]:
-    """Return how many threads and open files there are, and the threads of the server."""
-    here, server = Path("/proc/self"), Path(f"/proc/{os.getppid()}")
-    return tuple(len(list(folder.iterdir())) for folder in (here / "task", here / "fd", server / "task"))
+def count() -> tuple[int, int]:
+    """Return how many threads and open files there are."""
+    here = Path("/proc/self")
+    return len(list((here / "task").iterdir())), len(list((here / "fd").iterdir()))
 
 
 def say(word: str) -> None:

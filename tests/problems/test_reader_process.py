@@ -1,4 +1,4 @@
-"""The server of readers: what of the caller a reader has, what the server survives, and that nothing outlives it."""
+"""The process that reads a file: what it has of its caller, and that nothing outlives it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import psutil
 import pytest
 
 from repro.config.models import Limits
 from repro.errors import ReproError
-from repro.problems import subprocess_reader
 from repro.problems.subprocess_reader import read_isolated
 from support import readers
 
@@ -47,19 +47,6 @@ def path(tmp_path: Path) -> Path:
 def read(path: Path) -> Callable[..., object]:
     """Call a function of `readers` in a process of its own."""
     return lambda function, *words: read_isolated(partial(function, *words), path, Limits(), "the reader of tests")
-
-
-@pytest.fixture
-def another_server() -> Iterator[None]:
-    """Have the test start the server."""
-    subprocess_reader.stop()
-    yield
-    subprocess_reader.stop()
-
-
-def server() -> psutil.Process:
-    (found,) = (child for child in psutil.Process().children() if "reader_process" in " ".join(child.cmdline()))
-    return found
 
 
 def start(program: str, folder: Path) -> subprocess.Popen[str]:
@@ -98,15 +85,16 @@ def test_locks_that_another_thread_holds_do_not_matter(
 def test_a_reader_is_where_the_caller_is_and_has_what_it_has(
     read: Callable[..., object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert read(readers.describe, "b")[1:] == (None, None, sys.path[0], False)  # type: ignore[index]
+    assert read(readers.describe, "b")[1:] == (None, None, *[entry for entry in sys.path if entry][:1], False)  # type: ignore[index]
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder/b").touch()
-    (tmp_path / "folder/a_module_made_now.py").write_text("def speak():\n    return 'here'\n")
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules/a_module_made_now.py").write_text("def speak():\n    return 'here'\n")
     monkeypatch.chdir(tmp_path / "folder")
     monkeypatch.setenv("REPRO_TEST", "ä")
     monkeypatch.setitem(os.environb, b"REPRO_BYTES", b"\xff")
-    monkeypatch.syspath_prepend("")
-    assert read(readers.describe, "b") == (str(tmp_path / "folder"), "ä", b"\xff", "", True)
+    monkeypatch.syspath_prepend(tmp_path / "modules")
+    assert read(readers.describe, "b") == (str(tmp_path / "folder"), "ä", b"\xff", str(tmp_path / "modules"), True)
     assert read(importlib.import_module("a_module_made_now").speak) == "here"
 
 
@@ -128,119 +116,44 @@ def test_what_a_reader_says_goes_to_standard_error(
     assert (out, set(err.splitlines())) == ("", {"a word", "a word below"})
 
 
-def test_neither_server_nor_reader_has_a_second_thread_or_files_of_others(
-    read: Callable[..., object], another_server: None
-) -> None:
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: read(readers.count), range(24)))
-    assert {(threads, of_server) for threads, _, of_server in found} == {(1, 1)}  # type: ignore[misc]
-    assert len({files for _, files, _ in found}) == 1  # type: ignore[misc]
-
-
-def test_nothing_is_left_of_many_files(read: Callable[..., object], path: Path) -> None:
-    files = len(list(Path("/proc/self/fd").iterdir())) if read(readers.give, 1) else 0
-    of_server = server().num_fds()
-    for place in range(20):
-        assert read(readers.give, place) == place
-    with pytest.raises(ReproError, match="takes too long"):
-        read_isolated(partial(time.sleep, 60), path, Limits(seconds=0.01), "the reader of tests")
+def test_readers_at_once_have_no_second_thread_and_no_files_of_others(read: Callable[..., object]) -> None:
+    files = len(list(Path("/proc/self/fd").iterdir()))
+    with ThreadPoolExecutor(4) as pool:
+        found = set(pool.map(lambda _: read(readers.count), range(8)))
+    ((threads, _),) = cast("set[tuple[int, int]]", found)
+    assert threads == 1
     assert len(list(Path("/proc/self/fd").iterdir())) == files
-    eventually(lambda: server().num_fds() <= of_server)  # a file is closed after the reader's end is said
-    assert not server().children()
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, signal.SIGINT])
-def test_another_server_takes_over(read: Callable[..., object], number: signal.Signals) -> None:
-    read(readers.give, 1)
-    server().send_signal(number)
-    assert read(readers.give, 2) == 2
-
-
-def test_another_server_takes_over_what_one_was_reading(read: Callable[..., object], tmp_path: Path) -> None:
-    pid = tmp_path / "pid"
-    with ThreadPoolExecutor(1) as pool:
-        reading = pool.submit(read, readers.wait_for_second, pid)
-        wait_for(pid)
-        first = int(pid.read_text())
-        pid.unlink()
-        server().kill()
-        assert reading.result(60) == "read"
-    assert int(pid.read_text()) != first
-    wait_for_end(first)
-
-
-def test_a_server_that_does_not_answer_is_ended(
-    read: Callable[..., object], path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(subprocess_reader, "GRACE", 0.1)
-    pid, hang = tmp_path / "pid", partial(readers.hang, tmp_path / "pid")
-    with ThreadPoolExecutor(1) as pool:
-        reading = pool.submit(read_isolated, hang, path, Limits(seconds=3), "the reader of tests")
-        wait_for(pid)
-        stopped = server()
-        stopped.suspend()
-        with pytest.raises(ReproError, match="takes too long"):
-            reading.result(60)
-    assert read(readers.give, 1) == 1
-    wait_for_end(int(pid.read_text()))
-    wait_for_end(stopped.pid)
-
-
-def test_a_thread_with_blocked_signals_may_be_the_first(
-    read: Callable[..., object], path: Path, another_server: None
-) -> None:
-    def be_first() -> None:
+def test_a_thread_with_blocked_signals_reads_as_others(read: Callable[..., object], path: Path) -> None:
+    def read_all() -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         assert read(readers.give, 1) == 1
+        with pytest.raises(ReproError, match="takes too long"):
+            read_isolated(partial(time.sleep, 60), path, Limits(seconds=0.01), "the reader of tests")
+        with pytest.raises(ReproError, match="SIGTERM"):
+            read(readers.end_by, signal.SIGTERM)
 
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(be_first).result()
-    # the thread is gone, the server is not
-    before = server().pid
-    with pytest.raises(ReproError, match="takes too long"):
-        read_isolated(partial(time.sleep, 60), path, Limits(seconds=0.01), "the reader of tests")
-    with pytest.raises(ReproError, match="SIGTERM"):
-        read(readers.end_by, signal.SIGTERM)
-    assert server().pid == before
+        pool.submit(read_all).result()
 
 
-@pytest.mark.parametrize("python", ["", "/nonexistent/python", "/bin/false"])
-def test_no_server_is_one_message(
-    read: Callable[..., object], another_server: None, monkeypatch: pytest.MonkeyPatch, python: str
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(sys, "executable", python)
-        with pytest.raises(ReproError, match="no process can be started to read files in"):
-            read(readers.give, 1)
-    assert read(readers.give, 1) == 1
-
-
-def test_a_process_that_is_forked_has_its_own(read: Callable[..., object]) -> None:
-    read(readers.give, 1)
-    mine = server().pid
-    child = os.fork()
-    if not child:
-        code = 1
-        try:
-            of_parent = psutil.Process(mine)
-            code = 10 * (read(readers.give, 2) == 2) + (of_parent.ppid() == os.getppid())
-            subprocess_reader.stop()
-        finally:
-            os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 11
-    assert read(readers.give, 3) == 3
-    assert server().pid == mine
+@pytest.mark.parametrize("python", ["", "/nonexistent/python", "/bin/false", "/bin/true"])
+def test_no_process_is_one_message(read: Callable[..., object], monkeypatch: pytest.MonkeyPatch, python: str) -> None:
+    monkeypatch.setattr(sys, "executable", python)
+    with pytest.raises(ReproError, match="no process can be started to read files in"):
+        read(readers.give, 1)
 
 
 def test_a_program_without_guard_streams_and_path_reads(path: Path) -> None:
     process = start(
         "for file in (0, 1, 2):\n    os.close(file)\n"
         "Path('json.py').write_text('a file of the user, which is no module')\n"
-        "Path('said').write_text(repr((read(readers.give, 7), read(os.getppid) == read(os.getppid))))\n",
+        "Path('said').write_text(repr(read(readers.give, 7)))\n",
         path.parent,
     )
     assert process.wait(60) == 0
-    assert (path.parent / "said").read_text() == "(7, True)"
+    assert (path.parent / "said").read_text() == "7"
     assert not list((path.parent / "temporary").iterdir())
 
 
@@ -254,25 +167,19 @@ def test_a_program_without_guard_streams_and_path_reads(path: Path) -> None:
 def test_all_ends_with_the_program(
     path: Path, interruptible: None, number: signal.Signals, group: bool, thread: bool
 ) -> None:
-    # a process that was forked before and lives on keeps nothing of the server
-    program = "read(readers.give, 1)\nif not os.fork():\n    time.sleep(30)\n    os._exit(0)\n"
     hang = "read(readers.hang, Path('pid'))\n"
     if thread:
         hang = (
             "thread = threading.Thread(target=read, args=(readers.hang, Path('pid')))\nthread.start()\nthread.join()\n"
         )
-    process = start(program + hang, path.parent)
+    process = start(hang, path.parent)
     wait_for(path.parent / "pid")
     reader = int((path.parent / "pid").read_text())
-    server = psutil.Process(reader).ppid()
-    assert psutil.Process(server).ppid() == process.pid
+    assert psutil.Process(reader).ppid() == process.pid
     (os.killpg if group else os.kill)(process.pid, number)
     assert process.wait(20) != 0
     wait_for_end(reader)
-    wait_for_end(server)
     assert not list((path.parent / "temporary").iterdir())
-    if not group:
-        os.killpg(process.pid, signal.SIGKILL)
 
 
 def wait_for(file: Path) -> None:
