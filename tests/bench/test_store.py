@@ -145,16 +145,16 @@ def test_what_a_later_attempt_stored_counts(tmp_path):
         assert store.get("k1").status == "ok"
 
 
-def test_what_is_in_flight_is_found_by_its_run_alone_until_it_landed(tmp_path):
+def test_a_journaled_row_is_found_by_its_run_alone_until_it_landed(tmp_path):
     path = tmp_path / "rows.jsonl"
     tried = replace(ROW, status="launch_error")
     assert crashed_row(path, "run") is None
     with Store(path, "run") as store:
-        with store.in_flight(tried):
+        with store.journal(tried):
             assert crashed_row(path, "run") == tried
             assert crashed_row(path, "another") is None
         assert crashed_row(path, "run") is None
-        with store.in_flight(replace(tried, key="k2")):
+        with store.journal(replace(tried, key="k2")):
             assert crashed_row(path, "run").key == "k2"
     assert crashed_row(path, "run") is None
     assert not path.exists() or path.read_text() == ""

@@ -151,7 +151,7 @@ path, run, *_ = sys.argv[1:]
 with Store(Path(path), run) as store:
     row = Row("k0", "study", "p", "single", "variant", "variant-0", "launch_error")
     if store.get(row.key) is None:
-        with store.in_flight(row):
+        with store.journal(row):
             os._exit(3)
 """
     path = tmp_path / "rows.jsonl"

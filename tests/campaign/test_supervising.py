@@ -26,7 +26,7 @@ with Store(Path(path), run) as store:
         row = Row(f"k{number}", "study", "p", "single", "variant", f"variant-{number}", "launch_error")
         if store.get(row.key):
             continue
-        with store.in_flight(row):
+        with store.journal(row):
             if end.isdigit():
                 os.kill(os.getpid(), int(end))
             if end == "again":
@@ -109,7 +109,7 @@ def test_what_another_run_left_in_flight_is_nobodys_crash(tmp_path):
     path = tmp_path / "rows.jsonl"
     row = Row("k0", "study", "p", "single", "variant", "variant-0", "launch_error")
     path.with_suffix(".inflight").write_text("")
-    with Store(path, "another") as store, store.in_flight(row):
+    with Store(path, "another") as store, store.journal(row):
         left = path.with_suffix(".inflight").read_bytes()
     path.with_suffix(".inflight").write_bytes(left)
     with pytest.raises(ReproError, match="makes no progress"):

@@ -11,7 +11,7 @@ from repro.filtering.matrix import MatrixRows
 from repro.filtering.matrix_free import PerElement, PerElementAtomic, PerPoint, Points, Stencil
 from repro.filtering.reference import contour_rows
 from repro.galerkin import evaluate
-from repro.sparse.device_primitives import Launches
+from repro.sparse.device_primitives import LaunchContext
 from support.emulated_cuda import EmulatedCuda, needs_compiler
 from support.siac_on_devices import check_shares, siac_loader
 from support.triangulations import hexagonal
@@ -50,7 +50,7 @@ def test_values_are_those_of_the_rows(load, case, way, derivative):
     expected = contour_rows(mesh, points, DEGREE, derivative=derivative) @ turned
     stencil = Stencil(mesh, DEGREE, mesh.longest, derivative, clockwise)
     with ExitStack() as held:
-        launches = Launches(EmulatedCuda(), load, held)
+        launches = LaunchContext(EmulatedCuda(), load, held)
         there = Points(launches, SortedCells(mesh, points))
         if way == "matrix":
             rows = MatrixRows(launches, stencil, there, threads=32)
@@ -72,7 +72,7 @@ def test_values_are_those_of_the_rows(load, case, way, derivative):
 def test_warps_that_share_tiles_make_the_product_of_one_warp(load, case, fields):
     mesh, points, _, modes, _ = case
     with ExitStack() as held:
-        launches = Launches(EmulatedCuda(), load, held)
+        launches = LaunchContext(EmulatedCuda(), load, held)
         rows = MatrixRows(
             launches, Stencil(mesh, DEGREE, mesh.longest), Points(launches, SortedCells(mesh, points)), threads=32
         )

@@ -10,7 +10,7 @@ from repro.filtering.kernels import DEGREES
 from repro.filtering.matrix import MatrixRows
 from repro.filtering.matrix_free import Points, Stencil
 from repro.galerkin import mode_count
-from repro.sparse.device_primitives import Launches
+from repro.sparse.device_primitives import LaunchContext
 from support.emulated_cuda import EmulatedCuda, needs_compiler
 from support.siac_on_devices import check_shares, siac_loader
 from support.triangulations import hexagonal
@@ -30,7 +30,7 @@ def case(request, load):
     degree, mesh = request.param, hexagonal(7 if request.param == 1 else 4)
     points = np.random.default_rng(3).uniform(-0.2, 1.2, (POINTS, 2))
     with ExitStack() as held:
-        launches = Launches(EmulatedCuda(), load, held)
+        launches = LaunchContext(EmulatedCuda(), load, held)
         rows = MatrixRows(launches, Stencil(mesh, degree, mesh.longest), Points(launches, SortedCells(mesh, points)))
         yield rows.make(rows.count(), held), mesh
 

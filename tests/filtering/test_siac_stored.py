@@ -11,7 +11,7 @@ from repro.filtering.grids import SortedCells
 from repro.filtering.kernels import IN_FLIGHT_COUNTS
 from repro.filtering.matrix import MatrixRows, StoredMatrix
 from repro.filtering.matrix_free import Points, Stencil
-from repro.sparse.device_primitives import Launches
+from repro.sparse.device_primitives import LaunchContext
 from support.emulated_cuda import EmulatedCuda, needs_compiler
 from support.siac_on_devices import random_modes, siac_loader
 from support.triangulations import hexagonal, structured
@@ -37,7 +37,7 @@ def made(any_device, load):
 
         def make(degree, mesh=hexagonal(5), count=37):
             points = np.random.default_rng(3).uniform(-0.5, 1.5, (count, 2))
-            launches = Launches(any_device, load, held, guards)
+            launches = LaunchContext(any_device, load, held, guards)
             there = Points(launches, SortedCells(mesh, points))
             rows = MatrixRows(launches, Stencil(mesh, degree, mesh.longest), there)
             matrix = rows.make(rows.count(), held)

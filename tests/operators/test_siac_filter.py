@@ -16,7 +16,7 @@ from repro.filtering.reference import contour_rows
 from repro.galerkin import evaluate, mode_count
 from repro.operators.runtime import open_runtime
 from repro.problems.field import Field
-from repro.sparse.device_primitives import Launches
+from repro.sparse.device_primitives import LaunchContext
 from support.device_memory import fill_after
 from support.triangulations import hexagonal, project, structured
 
@@ -320,7 +320,7 @@ def test_where_the_matrix_does_not_fit_it_filters_without(mesh, points, smooth, 
 def test_a_matrix_of_more_entries_than_31_bits_count_is_predicted(mesh, monkeypatch):
     points = np.random.default_rng(2).random((500, 2))
     with monkeypatch.context() as patch:
-        patch.setattr(Launches, "download", lambda self, buffer, count, dtype: np.full(count, 1 << 30, dtype))
+        patch.setattr(LaunchContext, "download", lambda self, buffer, count, dtype: np.full(count, 1 << 30, dtype))
         made = repro.siac(pair(mesh), 1, points, device=DEVICE)
         with pytest.raises(ReproError, match=f"{made.nbytes:,} bytes: {made.pairs:,} triangles at 500 points"):
             repro.siac(pair(mesh), 1, points, matrix=True, device=DEVICE)

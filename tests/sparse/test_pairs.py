@@ -34,7 +34,7 @@ def unpacked(
     values = np.zeros((pairs.slots, members), given.dtype)
     values[pairs.position] = given[pairs.tiles.entries]
     ends = np.cumsum([tiles * size // SLICE + 1, tiles + 1, tiles * size])
-    slices, first_further, words, order = np.split(pairs.index, ends)
+    slices, first_overflow, words, order = np.split(pairs.index, ends)
     assert len(order) == (n if clustered else 0)
     if not clustered:
         order = np.arange(n)
@@ -51,7 +51,7 @@ def unpacked(
             row: range(first, first + count) for row, first, count in zip(numbers, first_slot, counts, strict=True)
         }
         rows, leading = order[tile * size :][:size], columns[tile * pairs.tiles.leading :][: pairs.tiles.leading]
-        foreign = np.concatenate([leading, columns[first_further[tile] : first_further[tile + 1]]])
+        foreign = np.concatenate([leading, columns[first_overflow[tile] : first_overflow[tile + 1]]])
         count = np.count_nonzero(foreign != NO_COLUMN)
         assert (foreign[:count] != NO_COLUMN).all() and len(set(foreign[:count])) == count
         assert size + len(foreign) + sum(counts) <= pairs.tiles.shared

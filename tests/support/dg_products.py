@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from repro.bench.guards import Guards
 from repro.devices.base import Device, Program
 from repro.problems.generated_fields import generate_field
-from repro.sparse.device_primitives import Launches
+from repro.sparse.device_primitives import LaunchContext
 from repro.studies.dg_postprocessing.operands import DgOperands, make_operands
 from repro.studies.dg_postprocessing.runnables_plane import FilterMatrixRunnable
 
@@ -25,6 +25,6 @@ def ready(
     """Bind a runnable on a device, its memory between guard zones."""
     guards = Guards(device)
     with ExitStack() as held:
-        runnable.bind(Launches(device, load, held, guards), operands)
+        runnable.bind(LaunchContext(device, load, held, guards), operands)
         yield guards
         device.synchronize()

@@ -27,7 +27,7 @@ from repro.filtering.matrix_free import (
 )
 from repro.filtering.stencil_geometry import predicted_pairs
 from repro.galerkin import mode_count
-from repro.sparse.device_primitives import Launches
+from repro.sparse.device_primitives import LaunchContext
 from support.emulated_cuda import EmulatedCuda, compile_kernels
 
 #: Ways that clip or go around edges, each on grids of other cells than the others.
@@ -70,10 +70,10 @@ def stencil_on(
     degree: int,
     scale: float | None = None,
     cell: float | None = None,
-) -> Iterator[tuple[Launches, Stencil, Points]]:
+) -> Iterator[tuple[LaunchContext, Stencil, Points]]:
     """Provide the arguments with which a filter on a device is made."""
     with ExitStack() as held:
-        launches = Launches(device, load, held)
+        launches = LaunchContext(device, load, held)
         stencil = Stencil(mesh, degree, scale or mesh.longest)
         yield launches, stencil, Points(launches, SortedCells(mesh, points), cell and cell * mesh.longest)
 
@@ -144,7 +144,7 @@ def filtered_locally(
 ) -> tuple[NDArray[np.float64], int]:
     """Return a field filtered with an h of each point, and how many triangles meet the squares of all stencils."""
     with ExitStack() as held:
-        launches, stencil = Launches(device, load, held), Stencil(mesh, degree, float(scales.max()), derivative)
+        launches, stencil = LaunchContext(device, load, held), Stencil(mesh, degree, float(scales.max()), derivative)
         local = LocalPerPoint(launches, stencil, Points(launches, SortedCells(mesh, points)), scales, basis, **keys)
         local.field.set(modes)
         local.launch()
@@ -174,7 +174,7 @@ def matrix_and_products(
         return matrix.download(), launches.download(result, shape[0] * fields, np.float64).reshape(shape)
 
 
-def check_shares(launches: Launches, matrix: FilterMatrix, modes: Buffer, points: int, fields: int) -> None:
+def check_shares(launches: LaunchContext, matrix: FilterMatrix, modes: Buffer, points: int, fields: int) -> None:
     """Hold the products of warps that share tiles against that of one warp to a tile."""
     products = []
     for shares in SHARES:

@@ -242,7 +242,7 @@ class Store:
         return row
 
     @contextmanager
-    def in_flight(self, row: Row) -> Iterator[None]:
+    def journal(self, row: Row) -> Iterator[None]:
         """Save the row that the body is measuring, so that `crashed_row` can report it if the process dies."""
         self._write_note(_line(row, self._run))
         self._in_flight = row.kind == OUTSIDE

@@ -173,7 +173,7 @@ def compile_module(source: str, target: Target, manifest: Path, *, record_errors
     code = objects / f"{digest[:20]}{'.cu' if target.dialect == 'cuda' else '.cl'}"
     write_whole(code, source.encode())
     try:
-        resources = _build(code, binary, target)
+        resources = _build_or_reuse(code, binary, target)
     except CompileError as error:
         module = Module("compile_error", digest, compiler, flags, message=str(error))
         if not record_errors:
@@ -224,7 +224,7 @@ def _modules_by_path(binary: Path) -> dict[Path, Module]:
     return modules
 
 
-def _build(code: Path, binary: Path, target: Target) -> dict[str, dict[str, int]]:
+def _build_or_reuse(code: Path, binary: Path, target: Target) -> dict[str, dict[str, int]]:
     """Compile a binary, unless an undamaged one exists; return registers and spilled bytes of each kernel."""
     build: Callable[[Path, Path, Target], dict[str, dict[str, int]]]
     build = (_cuda_compiler() if target.dialect == "cuda" else opencl_runtime).build
@@ -239,7 +239,7 @@ def _build(code: Path, binary: Path, target: Target) -> dict[str, dict[str, int]
                 if (finished_file := Path(folder, path.name)).exists():
                     finished_file.replace(path)
         write_whole(sums, _sums(files))
-    return build(code, binary, target)
+    return build(code, binary, target)  # reads the log, since the binary exists
 
 
 #: File in `objects` with a line for each compilation: name of the binary, and seconds of the compilation.

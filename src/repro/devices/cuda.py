@@ -57,7 +57,7 @@ from repro.devices.cuda_driver import (
     package_version,
     pointer_of,
     runtime_version,
-    share,
+    with_shared_memory,
     write_staged,
 )
 from repro.devices.locks import exclusive_use
@@ -456,7 +456,7 @@ class CudaDevice:
 
         def get(name: str, shared: int) -> Any:
             kernel = module.get_function(name)
-            return share(self._cuda, kernel, shared) if shared else kernel
+            return with_shared_memory(self._cuda, kernel, shared) if shared else kernel
 
         return CudaProgram(self.within(get), self._cuda.Error, binary)
 

@@ -261,7 +261,7 @@ _CHARS: dict[type, str] = {int: "i", float: "d", **{kind: np.dtype(kind).char fo
 _SHARED = "given_shared_bytes"
 
 
-def share(cuda: Any, kernel: Any, nbytes: int) -> Any:
+def with_shared_memory(cuda: Any, kernel: Any, nbytes: int) -> Any:
     """Return a kernel whose launches use `nbytes` of dynamic shared memory per block."""
     # More than 48 KiB must be enabled for each kernel. All users share the driver's kernel object, so the limit may
     # only be raised.

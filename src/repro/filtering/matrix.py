@@ -18,7 +18,7 @@ from repro.devices.base import Argument, Buffer
 from repro.filtering.kernels import FIELDS, TILE_ROWS
 from repro.filtering.matrix_free import FILTER_BLOCKS_PER_SM, Cells, Points, Stencil
 from repro.galerkin import mode_count
-from repro.sparse.device_primitives import Launches
+from repro.sparse.device_primitives import LaunchContext
 from repro.sparse.elementwise import BLOCK_SIZE, in_order
 from repro.sparse.library.cusparse_csr import MAX_CSR_ENTRIES, GpuCsr
 
@@ -80,7 +80,7 @@ class MatrixRows:
 
     def __init__(
         self,
-        launches: Launches,
+        launches: LaunchContext,
         stencil: Stencil,
         points: Points,
         basis: str = "dubiner",
@@ -166,7 +166,7 @@ class FilterMatrix:
     values: Buffer
     #: int32 `(n,)`, the point of each row.
     order: Buffer
-    launches: Launches
+    launches: LaunchContext
     #: Degree k of the field.
     degree: int
 

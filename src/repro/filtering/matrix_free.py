@@ -22,7 +22,7 @@ from repro.filtering.grids import Grid, Patches, SortedCells, Triangulation, par
 from repro.filtering.kernels import LOCAL, SUM_ROWS
 from repro.filtering.spline_kernel import kernel
 from repro.galerkin import exponents, mode_count, to_monomials
-from repro.sparse.device_primitives import Launches
+from repro.sparse.device_primitives import LaunchContext
 from repro.sparse.elementwise import in_order
 
 Floats = NDArray[np.float64]
@@ -148,7 +148,7 @@ class Stencil:
 class Cells:
     """A grid of cells on a device, and the kernel arguments that describe it."""
 
-    def __init__(self, launches: Launches, grid: Grid) -> None:
+    def __init__(self, launches: LaunchContext, grid: Grid) -> None:
         self.grid = grid
         self.starts = launches.upload(grid.starts)
         self.arguments: list[Argument] = [
@@ -159,7 +159,7 @@ class Cells:
 class Points:
     """Points on a device, sorted by cell; `size` is the cell width; None: the width in King 2017."""
 
-    def __init__(self, launches: Launches, host: SortedCells, size: float | None = None) -> None:
+    def __init__(self, launches: LaunchContext, host: SortedCells, size: float | None = None) -> None:
         self.host, self.size, self.count = host, size, host.count
         self.cells = Cells(launches, host.points(size))
         self.order = self.cells.grid.members
@@ -178,7 +178,7 @@ class DeviceField:
     Polynomials are expanded about corner 0, in coordinates divided by h. GPU kernels come from the module `rows-p…`.
     """
 
-    def __init__(self, launches: Launches, stencil: Stencil, order: NDArray[np.integer], basis: str) -> None:
+    def __init__(self, launches: LaunchContext, stencil: Stencil, order: NDArray[np.integer], basis: str) -> None:
         self._launches, self._inverse, self.order = launches, 1.0 / stencil.scale, order
         self.count, self._triangles = len(order), len(stencil.mesh.triangles)
         self._modes = mode_count(stencil.degree, 2)
@@ -217,7 +217,7 @@ class MatrixFree:
     launch: Callable[[], None]
     field: DeviceField
 
-    def __init__(self, launches: Launches, points: Points) -> None:
+    def __init__(self, launches: LaunchContext, points: Points) -> None:
         # no reference to `points`, so that its sorted host arrays can be freed
         self._launches, self._count, self._places = launches, points.count, points.order
         self.values = launches.numbers(points.count, np.float64)
@@ -252,7 +252,7 @@ class PerPoint(MatrixFree):
 
     def __init__(
         self,
-        launches: Launches,
+        launches: LaunchContext,
         stencil: Stencil,
         points: Points,
         basis: str = "dubiner",
@@ -295,7 +295,7 @@ class LocalPerPoint(MatrixFree):
 
     def __init__(
         self,
-        launches: Launches,
+        launches: LaunchContext,
         stencil: Stencil,
         points: Points,
         scales: Floats,
@@ -326,7 +326,7 @@ class LocalPerPoint(MatrixFree):
     def count(self) -> int:
         """Return the number of pairs of a point and a periodic image of a triangle that meets the point's stencil."""
         with ExitStack() as stack:
-            launches = Launches(self._launches.device, self._launches.load, stack)
+            launches = LaunchContext(self._launches.device, self._launches.load, stack)
             counts = launches.numbers(self._count, np.int32)
             self._kernels.blocks("count", self._blocks, [*self._search, counts])()
             return int(launches.download(counts, self._count, np.int32).sum(dtype=np.int64))
@@ -345,7 +345,7 @@ class PerElement(MatrixFree):
 
     def __init__(
         self,
-        launches: Launches,
+        launches: LaunchContext,
         stencil: Stencil,
         points: Points,
         basis: str = "dubiner",
@@ -401,7 +401,7 @@ class PerElementAtomic(MatrixFree):
 
     def __init__(
         self,
-        launches: Launches,
+        launches: LaunchContext,
         stencil: Stencil,
         points: Points,
         basis: str = "dubiner",

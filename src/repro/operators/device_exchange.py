@@ -25,7 +25,7 @@ from repro.exact_casts import WHOLE, can_hold, cast, expectation
 from repro.operators.arrays import DeviceArray, View, is_on_device, memory_of
 from repro.operators.runtime import KERNELS, Runtime
 from repro.operators.scipy_matrices import SCALE, check_compressed, check_extent, check_places, precision_of_values
-from repro.sparse.device_primitives import Launches, Load, keep
+from repro.sparse.device_primitives import LaunchContext, Load, keep
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES
 from repro.sparse.dynamic.kernels import TEMPLATES, render_module
 from repro.sparse.dynamic.operations import Operations
@@ -430,7 +430,7 @@ def csr_arrays(runtime: Runtime, load: Load, storage: Storage) -> tuple[DeviceAr
     """Copy a matrix to CSR arrays on the device: data, indices and offsets."""
     device, rows = runtime.device, storage.shape[0]
     with ExitStack() as stack, ExitStack() as temporaries:
-        run = Launches(device, load, stack)
+        run = LaunchContext(device, load, stack)
         offsets = keep(temporaries, device.allocate(4 * (rows + 1)))
         nnz = run.offsets(storage.sizes, offsets, rows)
         compact = keep(temporaries, Storage.empty(device, storage.shape, 1, nnz, storage.dtype))

@@ -36,7 +36,7 @@ from repro.operators.base import (
 from repro.operators.device_exchange import described
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.problems.field import Field
-from repro.sparse.device_primitives import Launches
+from repro.sparse.device_primitives import LaunchContext
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -399,7 +399,7 @@ def _make_filter(
         with argument_errors():
             stencil.for_contours()
     with ExitStack() as temporaries:
-        launches = Launches(runtime.device, load, temporaries)
+        launches = LaunchContext(runtime.device, load, temporaries)
         rows = MatrixRows(launches, stencil, Points(launches, cells), basis)
         layout = rows.count()
         size = layout.size
@@ -413,7 +413,7 @@ def _make_filter(
             except OutOfDeviceMemory:
                 if matrix is True:
                     raise
-    launches = Launches(runtime.device, load, stack)
+    launches = LaunchContext(runtime.device, load, stack)
     return PerPoint(launches, stencil, Points(launches, cells), basis, method=_WAYS[_way(stencil)]), size
 
 
@@ -435,7 +435,7 @@ def _made_local(
             actual=f"{scales.min():.6g} to {scales.max():.6g}",
             todo="filter without a matrix (matrix=False), or with one h",
         )
-    launches = Launches(runtime.device, _load(runtime), stack)
+    launches = LaunchContext(runtime.device, _load(runtime), stack)
     return LocalPerPoint(launches, stencil, Points(launches, SortedCells(stencil.mesh, points)), scales, basis)
 
 

@@ -86,9 +86,9 @@ def find(name: str, config: Config, registry: Registry | None = None) -> Problem
     none.
     """
     for study in config.studies.values():
-        for wish in () if isinstance(study.problems, str) else study.problems:
-            if isinstance(wish, OwnProblem) and own_name(wish) == name:
-                return wish
+        for requested in () if isinstance(study.problems, str) else study.problems:
+            if isinstance(requested, OwnProblem) and own_name(requested) == name:
+                return requested
     return (registry or load_registry(Path(config.registry))).find(name)
 
 

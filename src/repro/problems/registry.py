@@ -501,34 +501,34 @@ class Registry(Model):
         """
         items_by_name, sets = {item.name: item for item in self.problems}, self.sets()
         problems: dict[str, ProblemSpec | OwnProblem] = {}
-        for number, wish in enumerate([selection] if isinstance(selection, str) else selection):
+        for number, requested in enumerate([selection] if isinstance(selection, str) else selection):
             location = where if isinstance(selection, str) or where is None else f"{where}.{number}"
-            if isinstance(wish, OwnProblem):
-                file_location = f"{location}: {wish.path}" if location else wish.path
+            if isinstance(requested, OwnProblem):
+                file_location = f"{location}: {requested.path}" if location else requested.path
                 try:
-                    name = own_name(wish)
+                    name = own_name(requested)
                 except ReproError as error:
                     raise error.at(file_location) from None
-                if name in items_by_name or problems.get(name, wish) != wish:
+                if name in items_by_name or problems.get(name, requested) != requested:
                     raise ReproError(
                         "the name of a problem is taken", where=file_location, actual=name, todo="give it a `name:`"
                     )
-                problems[name] = wish
-            elif wish in sets:
-                problems.update({item.name: item for item in self.problems if wish in item.sets})
-            elif wish in items_by_name:
-                problems[wish] = items_by_name[wish]
-            elif wish in self._unresolved:
+                problems[name] = requested
+            elif requested in sets:
+                problems.update({item.name: item for item in self.problems if requested in item.sets})
+            elif requested in items_by_name:
+                problems[requested] = items_by_name[requested]
+            elif requested in self._unresolved:
                 raise ReproError(
                     "the set is not resolved: its matrices are not known yet",
-                    where=f"{location}: {self._unresolved[wish]}" if location else self._unresolved[wish],
+                    where=f"{location}: {self._unresolved[requested]}" if location else self._unresolved[requested],
                     expected="`resolved: true` and the matrices",
-                    actual=wish,
-                    todo=f"run `repro resolve {wish}`; without a network, add --index FILE, a copy of the "
+                    actual=requested,
+                    todo=f"run `repro resolve {requested}`; without a network, add --index FILE, a copy of the "
                     "collection's ssstats.csv",
                 )
             else:
-                raise self._unknown_name_error(wish, [*items_by_name, *sorted(sets)], location)
+                raise self._unknown_name_error(requested, [*items_by_name, *sorted(sets)], location)
         return list(problems.values())
 
     def _unknown_name_error(self, name: str, names: list[str], where: str | None = None) -> ReproError:

@@ -14,7 +14,7 @@ from repro.results.columns import MICRO, number_cell, precision_cell, ratio
 from repro.results.published import Published
 from repro.results.registry import OURS, table
 from repro.results.tables import Cell, Column, Table, table_of
-from repro.tuning.edges import Lines
+from repro.tuning.edges import SearchedVariants
 
 TABLE = "table-edges"
 
@@ -61,7 +61,7 @@ def brackets(
     choices: pd.DataFrame, search: pd.DataFrame, report: pd.DataFrame, numbers: Sequence[str]
 ) -> list[Bracket]:
     """Return a bracket for each choice of a campaign that measured beyond edges."""
-    lines = Lines(search, numbers)
+    lines = SearchedVariants(search, numbers)
     warm = report[(report["cache"] == "warm") & report["status"].isin(TIMED)]
     timed = {(row["problem"], row["precision"], row["name"]): row for row in warm.to_dict("records")}
     found = []
@@ -73,7 +73,9 @@ def brackets(
         tuning, number, edge = rest.rsplit("/", 2)
         winner, column = lines.places[*case, choice["name"]], lines.numbers.index(number)
         value = float(lines.values[winner, column])
-        places = {float(lines.values[place, column]): lines.rows.loc[place] for place in lines.through(winner, column)}
+        places = {
+            float(lines.values[place, column]): lines.rows.loc[place] for place in lines.differing_in(winner, column)
+        }
         outside = sorted(one for one in places if (one > value if edge == "most" else one < value))
         outside = outside if edge == "most" else outside[::-1]
 

@@ -292,7 +292,7 @@ def bit_count(count: int) -> int:
 Load = Callable[[str], Program]
 
 
-class Launches:
+class LaunchContext:
     """Memory and launches on a device; `stack` releases all memory when it is closed.
 
     `load` loads a kernel module by name, such as `sort`. With `guards`, memory that kernels write has guard zones.
@@ -301,9 +301,9 @@ class Launches:
     def __init__(self, device: Device, load: Load, stack: ExitStack, guards: Guards | None = None) -> None:
         self.device, self.load, self.stack, self.guards = device, load, stack, guards
 
-    def within(self, stack: ExitStack) -> Launches:
+    def within(self, stack: ExitStack) -> LaunchContext:
         """Return a copy whose memory is released by another stack; device and modules stay the same."""
-        return Launches(self.device, self.load, stack, self.guards)
+        return LaunchContext(self.device, self.load, stack, self.guards)
 
     def keep(self, resource: R) -> R:
         """Register `resource` for release when `stack` is closed, and return it."""
@@ -367,7 +367,7 @@ class Launches:
         return bound_sort
 
 
-class KernelLauncher(Launches):
+class RunnableContext(LaunchContext):
     """Memory and launches for one measured runnable on device `index` of a workspace.
 
     `built` are its modules by name.
@@ -382,9 +382,9 @@ class KernelLauncher(Launches):
         super().__init__(workspace.devices[index], load, stack, workspace.guards)
         self.workspace, self._built = workspace, module_files
 
-    def on(self, index: int) -> KernelLauncher:
-        """Return a `KernelLauncher` for device number `index`; its memory is released with that of this object."""
-        return KernelLauncher(self.workspace, self._built, self.stack, index)
+    def on(self, index: int) -> RunnableContext:
+        """Return a `RunnableContext` for device number `index`; its memory is released with that of this object."""
+        return RunnableContext(self.workspace, self._built, self.stack, index)
 
     def captured(self, launch: Launch) -> Launch:
         """Launch once, then return the launch as a captured graph; raise `Unsupported` if it cannot be captured."""
@@ -412,7 +412,7 @@ class Stage:
     """
 
     def __init__(
-        self, run: Launches, module: str, name: str, phases: Sequence[str], count: int, lanes: int = 1
+        self, run: LaunchContext, module: str, name: str, phases: Sequence[str], count: int, lanes: int = 1
     ) -> None:
         device, program, block_size = run.device, run.load(module), BLOCK_SIZE[run.device.backend]
         self._name, self._phases, self._kernels = name, phases, Kernels(device, program)

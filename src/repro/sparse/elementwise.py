@@ -68,7 +68,7 @@ def in_order(launches: Sequence[Launch]) -> Launch:
     return launch
 
 
-class Launches:
+class LaunchCache:
     """Queues kernels of a device, one call for each launch; for temporary arrays, to which binding is not worthwhile.
 
     On a GPU, launches with the same numbers among their arguments are bound once, and called with addresses.

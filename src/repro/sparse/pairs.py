@@ -129,10 +129,10 @@ class Tiles:
     place: NDArray[np.int32]
     #: Number of stored entries before the entry in the same row.
     step: NDArray[np.int32]
-    #: Foreign columns: first `leading` for each tile, padded with `NO_COLUMN`; then the further columns of all tiles.
+    #: Foreign columns: first `leading` for each tile, padded with `NO_COLUMN`; then the overflow columns of all tiles.
     columns: NDArray[np.int32]
-    #: Offset in `columns` at which the further columns of each tile begin, `(tiles + 1,)`.
-    first_further: NDArray[np.int64]
+    #: Offset in `columns` at which the overflow columns of each tile begin, `(tiles + 1,)`.
+    first_overflow: NDArray[np.int64]
     leading: int
     #: Largest number of vector entries that a block keeps in shared memory: x of own rows and foreign columns, and
     #: slots.
@@ -194,7 +194,7 @@ def cut_into_tiles(problem: Matrix, symmetry: Symmetry, tile_rows: int, rows: ND
     n_leading = leading_columns(
         problem.name, tile_rows, int(received_products.max()), int(counts.max()), len(columns), count
     )
-    columns, first_further = _leading_first(counts, columns, n_leading)
+    columns, first_overflow = _leading_first(counts, columns, n_leading)
     diagonal = np.full(count * tile_rows, -1)
     diagonal[placement.place[split.row[split.diagonal]]] = np.flatnonzero(split.diagonal)
     products = np.bincount(tile, received_products, minlength=count).astype(np.int64)
@@ -211,9 +211,9 @@ def cut_into_tiles(problem: Matrix, symmetry: Symmetry, tile_rows: int, rows: ND
         np.repeat(placement.place.astype(np.int32), problem.row_lengths)[entries],
         _rank(stored_entries, problem)[entries],
         columns,
-        first_further,
+        first_overflow,
         n_leading,
-        tile_rows + n_leading + int((products + np.diff(first_further)).max()),
+        tile_rows + n_leading + int((products + np.diff(first_overflow)).max()),
     )
 
 
@@ -291,7 +291,7 @@ def _leading_first(
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Reorder the foreign columns: up to `leading` columns of each tile first.
 
-    Return `Tiles.columns` and `first_further`.
+    Return `Tiles.columns` and `first_overflow`.
     """
     tiles = len(counts)
     tile = np.repeat(np.arange(tiles), counts)
@@ -299,8 +299,8 @@ def _leading_first(
     leads = rank < leading
     leading_columns = np.full((tiles, leading), NO_COLUMN, np.int32)
     leading_columns[tile[leads], rank[leads]] = columns[leads]
-    further = np.cumsum(np.maximum(counts - leading, 0))
-    return np.concatenate([leading_columns.ravel(), columns[~leads]]), tiles * leading + np.concatenate([[0], further])
+    overflow = np.cumsum(np.maximum(counts - leading, 0))
+    return np.concatenate([leading_columns.ravel(), columns[~leads]]), tiles * leading + np.concatenate([[0], overflow])
 
 
 def leading_columns(name: str, tile_rows: int, received: int, most: int, columns: int, tiles: int) -> int:
@@ -328,7 +328,7 @@ class Pairs:
     """A symmetric matrix with each pair stored once, laid out in slots."""
 
     tiles: Tiles
-    #: Concatenation of the offsets of slices, `first_further`, `words`, and, if rows are reordered, the row at each
+    #: Concatenation of the offsets of slices, `first_overflow`, `words`, and, if rows are reordered, the row at each
     #: place.
     index: NDArray[np.int32]
     #: 16-bit code of each slot, including padding.
@@ -361,7 +361,7 @@ def lay_out_pairs(tiles: Tiles, run: int) -> Pairs:
     codes = _padding(tiles.words & (tiles.tile_rows - 1), starts, run)
     codes[position] = tiles.codes
     orders = [] if tiles.order is None else [tiles.order]
-    index = np.concatenate([starts, tiles.first_further, tiles.words.view(np.int32), *orders]).astype(np.int32)
+    index = np.concatenate([starts, tiles.first_overflow, tiles.words.view(np.int32), *orders]).astype(np.int32)
     return Pairs(tiles, index, codes, position, slots)
 
 

@@ -93,8 +93,8 @@ def without_bin(tuning: str) -> str:
     return re.sub(r"/b\d+$", "", tuning)
 
 
-class Lines:
-    """The variants of a search, by what all share that differ in one number alone."""
+class SearchedVariants:
+    """The variants of a search, grouped so that those of a group differ in one number only."""
 
     def __init__(self, search: pd.DataFrame, numbers: Sequence[str]) -> None:
         self.rows = search.drop_duplicates([*CASE, "name"]).reset_index(drop=True)
@@ -113,14 +113,14 @@ class Lines:
     def _key(self, place: int, column: int) -> tuple[object, ...]:
         return (column, self._kinds[place], tuple(value for at, value in enumerate(self.values[place]) if at != column))
 
-    def through(self, place: int, column: int) -> list[int]:
-        """Return the places of all variants that differ from one in a number alone, itself among them."""
+    def differing_in(self, place: int, column: int) -> list[int]:
+        """Return the places of a variant and of all that differ from it in one number only."""
         return self._lines[self._key(place, column)]
 
 
 def winners(choices: pd.DataFrame, search: pd.DataFrame, numbers: Sequence[str]) -> list[Winner]:
     """Return each number of each winner, from the rows of a record's steps `choices` and `search`."""
-    lines = Lines(search[search["status"].isin(TIMED)], numbers)
+    lines = SearchedVariants(search[search["status"].isin(TIMED)], numbers)
     spaces = list(lines.rows["space"]) if "space" in lines.rows else [SPACES[0]] * len(lines.rows)
     found = []
     for choice in choices.to_dict("records"):
@@ -132,7 +132,7 @@ def winners(choices: pd.DataFrame, search: pd.DataFrame, numbers: Sequence[str])
         for column, number in enumerate(lines.numbers):
             if not own[column]:
                 continue
-            places = [place for place in lines.through(winner, column) if spaces[place] in allowed]
+            places = [place for place in lines.differing_in(winner, column) if spaces[place] in allowed]
             tried = [lines.values[place, column] for place in places]
             same = [lines.values[place, column] for place in places if place in ties]
             others = [own[at] for at, name in enumerate(lines.numbers) if name != number and name in SIZES]

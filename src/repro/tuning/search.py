@@ -257,7 +257,7 @@ def attempt(
             reason = f"{reason}, which cannot be stored: {error}"
         restart(reason)
 
-    with store.in_flight(bench.row(runnable, phase, effort, "launch_error")):
+    with store.journal(bench.row(runnable, phase, effort, "launch_error")):
         with suppress(*FAILURES):  # `prepare` raises the exception again
             runnable.pack(bench.workspace)
         with watchdog.guard(report_timeout):

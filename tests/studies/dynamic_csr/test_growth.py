@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from repro.config.models import StudySettings
 from repro.errors import IncorrectError, ReproError, Unsupported
-from repro.sparse.device_primitives import KernelLauncher
+from repro.sparse.device_primitives import RunnableContext
 from repro.sparse.dynamic.host_layout import SEGMENTS, lay_out
 from repro.studies.dynamic_csr.operands import grow
 from repro.studies.dynamic_csr.runnables_baselines import GEAM
@@ -145,7 +145,7 @@ def test_one_segment_a_row_without_room_is_asked_for(rivals_built, work_on):
     fragmented, roomy, right = grow(workspace.operands), lay_out(grown, slack=1), lay_out(grown)
     assert (fragmented.fragments.max(), fragmented.pointer) == (2, grown.nnz)
     with ExitStack() as held:
-        work = KernelLauncher(workspace, rivals_built["double"], held)
+        work = RunnableContext(workspace, rivals_built["double"], held)
         for arrays in (fragmented, roomy):
             with pytest.raises(IncorrectError, match="more than one segment, or room"):
                 read_exact(guarded_storage(work, arrays), grown.nnz)

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from repro.errors import IncorrectError, ModuleError, Unsupported
-from repro.sparse.device_primitives import KernelLauncher, ModuleFile
+from repro.sparse.device_primitives import ModuleFile, RunnableContext
 from repro.studies.dynamic_csr.operands import (
     DeviceEntries,
     Entries,
@@ -108,7 +108,7 @@ def test_stages_are_the_update_and_its_sort(rivals_built, work_on):
 def test_coordinates_that_are_not_sorted_are_an_error(rivals_built, work_on):
     entries = Entries(np.array([2, 1, 0], np.int32), np.zeros(3, np.int32), np.arange(3.0))
     with ExitStack() as held:
-        work = KernelLauncher(work_on(PROBLEMS["one batch"]), rivals_built["double"], held)
+        work = RunnableContext(work_on(PROBLEMS["one batch"]), rivals_built["double"], held)
         coordinates = SortedCoordinates(work, 3, 5, np.dtype(float))
         coordinates.bind_copy(DeviceEntries.upload(work, entries), 3)()
         with pytest.raises(IncorrectError, match="not sorted"):

@@ -11,7 +11,7 @@ import pytest
 from repro.codegen.targets import CPU
 from repro.devices.base import OutOfDeviceMemory
 from repro.errors import IncorrectError, ModuleError, Unsupported
-from repro.sparse.device_primitives import KernelLauncher, ModuleFile
+from repro.sparse.device_primitives import ModuleFile, RunnableContext
 from repro.sparse.multigrid.hierarchy import NearNull
 from repro.sparse.spgemm.kernels import BINS, LIMITS
 from repro.studies.spgemm_amg import operands as amg_expected
@@ -120,7 +120,7 @@ def test_the_stages_of_a_level_make_the_next_one(built, workspace_of, level):
     assert len(operands.levels) == 3
     workspace = workspace_of(operands)
     with ExitStack() as held:
-        work = KernelLauncher(workspace, built["double"], held)
+        work = RunnableContext(workspace, built["double"], held)
         a, near = upload(workspace, operands.levels[0].a), operands.near_null
         held.callback(a.release)
         near = NearNull(work.keep(work.device.upload(near.ravel())), 1)

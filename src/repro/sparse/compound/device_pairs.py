@@ -17,7 +17,7 @@ from repro.errors import Unsupported
 from repro.sparse.compound.device_csr import DeviceCsr, long_of
 from repro.sparse.compound.packing import PackedFacts
 from repro.sparse.compound.variants import TILE_ROWS, Layout, tiled_slots
-from repro.sparse.device_primitives import MOST_ELEMENTS, RADIX, SORT_BLOCK_SIZE, SORT_ITEMS, Launches, keep
+from repro.sparse.device_primitives import MOST_ELEMENTS, RADIX, SORT_BLOCK_SIZE, SORT_ITEMS, LaunchContext, keep
 from repro.sparse.pairs import NO_PAIR, ROUNDS, SIGNS, SLICE, check_slots, leading_columns
 from repro.sparse.symmetry import (
     CODE_BYTES,
@@ -104,11 +104,11 @@ class PairPacker:
         if matrix.shape[0] != matrix.shape[1]:
             raise Unsupported(not_square(*matrix.shape))
         with ExitStack() as temporaries:
-            launches = Launches(self._device, lambda module: self._program, temporaries)
+            launches = LaunchContext(self._device, lambda module: self._program, temporaries)
             packing = _Packing(launches, matrix, layout, self._entry, self.scalar)
             sign = SIGNS[packing.find_symmetry()]
             packing.split(row_order() if row_order else None, stack)
-            leading, slots = packing.count()
+            leading, slots = packing.size_arrays()
             arrays, nbytes = packing.write(leading, slots, stack, make_room)
             kept = int(packing.read_words()[PairWord.KEPT])
         return PackedFacts(slots, sign, nbytes, TILE_ROWS[layout.outer] + leading + kept, leading), arrays
@@ -118,7 +118,7 @@ class _Packing:
     """The steps of one packing, each after the one before it; `launches` owns the memory that they need for a while."""
 
     def __init__(
-        self, launches: Launches, matrix: DeviceCsr, layout: Layout, entry: str, scalar: np.dtype[Any]
+        self, launches: LaunchContext, matrix: DeviceCsr, layout: Layout, entry: str, scalar: np.dtype[Any]
     ) -> None:
         self._launches, self._matrix, self._layout, self._scalar = launches, matrix, layout, scalar
         self._entry, self._members = entry, len(get_entry(entry).members)
@@ -193,7 +193,7 @@ class _Packing:
         launches.offsets(self._columns_before, self._columns_before, nnz)
         self._over("count_columns", tiles + 1, *keys, self._columns_before, self._firsts, self._words)
 
-    def count(self) -> tuple[int, int]:
+    def size_arrays(self) -> tuple[int, int]:
         """Return the number of leading columns and the number of slots; raise `Unsupported` if there are too many."""
         words, name = self.read_words(), self._matrix.name
         self._columns, most = int(words[PairWord.COLUMNS]), int(words[PairWord.MOST_COLUMNS])
@@ -210,18 +210,18 @@ class _Packing:
         launches, device, nnz, tiles, tile_rows = (
             self._launches, self._launches.device, self._nnz, self._tiles, self._tile_rows
         )  # fmt: skip
-        further = self._ints(tiles + 1)
-        self._over("count_further", tiles, tiles, leading, self._firsts, further)
-        further_columns = launches.offsets(further, further, tiles)
+        overflow = self._ints(tiles + 1)
+        self._over("count_overflow", tiles, tiles, leading, self._firsts, overflow)
+        overflow_columns = launches.offsets(overflow, overflow, tiles)
         launches.offsets(self._index, self._index, self._slices)
         self._over(
-            "place_further", tiles + 1, tile_rows, tiles, leading, further, self._products, self._index, self._words
+            "place_overflow", tiles + 1, tile_rows, tiles, leading, overflow, self._products, self._index, self._words
         )
         extent = tiled_slots(slots) if self._layout.inner == "AoSoA" else slots
         members_of_diagonal = len(kept_on_diagonal(self._entry))
         bytes_of = {
             "codes": CODE_BYTES * slots,
-            "columns": INDEX_BYTES * (tiles * leading + further_columns),
+            "columns": INDEX_BYTES * (tiles * leading + overflow_columns),
             "diagonal": self._scalar.itemsize * tiles * tile_rows * members_of_diagonal,
             "values": self._scalar.itemsize * extent * self._members,
         }
@@ -234,7 +234,7 @@ class _Packing:
         numbers = self._keys  # of foreign columns; the keys were sorted to another place
         self._over(
             "write_columns", nnz, nnz, tiles, leading, self._sorted.keys, self._sorted.order, self._rows, self._across,
-            self._columns_before, self._firsts, further, arrays["columns"], numbers,
+            self._columns_before, self._firsts, overflow, arrays["columns"], numbers,
         )  # fmt: skip
         self._over("write_padding", slots, slots, tile_rows, tiles, self._index, arrays["codes"])
         values = self._matrix.values.buffer

@@ -29,7 +29,7 @@ from repro.sparse.dynamic.kernels import (
     SMALL_BLOCK_SIZE,
 )
 from repro.sparse.dynamic.storage import EntryBatch, SortedBatch, Storage
-from repro.sparse.elementwise import BLOCK_SIZE, Kernels, Launch, Launches, Scratch, in_order
+from repro.sparse.elementwise import BLOCK_SIZE, Kernels, Launch, LaunchCache, Scratch, in_order
 
 #: Key bits of four radix-sort passes of seven bits; and limits of the number of bits of a column's hash: with more
 #: bits, fewer columns of a row collide.
@@ -339,7 +339,7 @@ class Operations:
             ]
         )
 
-    def queue_together(self, target: Storage, offsets: Buffer, launches: Launches) -> None:
+    def queue_together(self, target: Storage, offsets: Buffer, launches: LaunchCache) -> None:
         """Queue such a copy; the offsets of the rows of `target`, int32 `(rows + 1,)`, are written, too."""
         if self._device.backend != "cuda":
             self._scanned_copy(target, offsets)()

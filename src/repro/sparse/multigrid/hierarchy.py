@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device, allocate_parts
 from repro.errors import ReproErrorOfValue
 from repro.sparse.device_primitives import (
-    Launches,
+    LaunchContext,
     Load,
     Owner,
     Phase,
@@ -50,7 +50,7 @@ def row_arguments(matrix: Storage) -> list[Argument]:
     return [matrix.table, matrix.columns, matrix.values]
 
 
-class LevelLaunches(Launches):
+class LevelLaunches(LaunchContext):
     """Memory and launches of multigrid kernels for one precision.
 
     Methods launch immediately unless they return a launch.

@@ -12,7 +12,7 @@ from repro.devices.base import Argument, Buffer, Device
 from repro.sparse.device_primitives import Load, keep
 from repro.sparse.dynamic.operations import Operations
 from repro.sparse.dynamic.storage import Lease, Storage, allocate_row_arrays
-from repro.sparse.elementwise import BLOCK_SIZE, Launches, Scratch
+from repro.sparse.elementwise import BLOCK_SIZE, LaunchCache, Scratch
 from repro.sparse.spgemm.kernels import CsrWord
 from repro.sparse.spgemm.one_launch import single_launch
 
@@ -55,7 +55,7 @@ class CsrReader:
 
     def __init__(self, device: Device, load: Load, dtype: np.dtype[np.floating]) -> None:
         self._device, self._load, self._dtype = device, load, dtype
-        self._launches = Launches(device)
+        self._launches = LaunchCache(device)
         #: The copies of products to arrays of others, which keep a counter of theirs in `_scratch`.
         self._copies: Operations | None = None
         self._scratch = Scratch(device)

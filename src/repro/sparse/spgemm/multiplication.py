@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from repro.devices.base import ADDRESS, PART_ALIGNMENT, Argument, Buffer, Call, Device, OutOfDeviceMemory
-from repro.sparse.device_primitives import Launches, Load, RadixSort, Scan, bit_count, keep
+from repro.sparse.device_primitives import LaunchContext, Load, RadixSort, Scan, bit_count, keep
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES
 from repro.sparse.dynamic.kernels import STATE_BUFFER_END, STATE_UNPLACED, STATE_WORDS
 from repro.sparse.dynamic.storage import Storage
@@ -350,7 +350,7 @@ class CoordinateMultiplication:
         """Return C = A B with contiguous rows and sorted columns."""
         rows, dtype = factors.shape[0], factors.a.dtype
         with self._device.pooling(), ExitStack() as stack:
-            run = Launches(self._device, self._load, stack)
+            run = LaunchContext(self._device, self._load, stack)
             module, factor_arguments = (
                 f"expand-{factors.format}",
                 [*matrix_arguments(factors.a), *matrix_arguments(factors.b)],
@@ -382,7 +382,7 @@ class CoordinateMultiplication:
         return c
 
     def _slice(
-        self, run: Launches, factors: Factors, c: Storage, begins: Buffer, first: int, counts: NDArray[np.int32]
+        self, run: LaunchContext, factors: Factors, c: Storage, begins: Buffer, first: int, counts: NDArray[np.int32]
     ) -> Slice:
         """Compute the entries of the rows from `first` on; `counts` are the intermediate products of each row."""
         rows, m, dtype = len(counts), int(counts.sum(dtype=np.int64)), c.dtype
@@ -391,7 +391,7 @@ class CoordinateMultiplication:
             [*matrix_arguments(factors.a), *matrix_arguments(factors.b)],
         )
         with ExitStack() as slice_stack:
-            launches = Launches(self._device, self._load, slice_stack)
+            launches = LaunchContext(self._device, self._load, slice_stack)
             offsets = launches.upload(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
             columns, row_numbers, places = (launches.numbers(m + 1, np.int32) for _ in range(3))
             values = launches.numbers(m, dtype)

@@ -17,7 +17,7 @@ from repro.devices.base import Argument, Buffer, Device, HostWords, Kernel, OutO
 from repro.sparse.device_primitives import Load
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES
 from repro.sparse.dynamic.storage import Storage
-from repro.sparse.elementwise import Launches
+from repro.sparse.elementwise import LaunchCache
 from repro.sparse.spgemm.arena import Arena, Range, RowArrayPool
 from repro.sparse.spgemm.binned_rows import Factors
 from repro.sparse.spgemm.kernels import (
@@ -148,7 +148,7 @@ class SingleLaunch:
         #: Configuration by the sizes of the factors, least recently used first; None: a single launch is not possible.
         self._configurations: OrderedDict[Sizes, SingleConfiguration | None] = OrderedDict()
         self._kernels: dict[tuple[Program, str], Kernel] = {}
-        self._launches = Launches(device)
+        self._launches = LaunchCache(device)
 
     def configuration(self, sizes: Sizes) -> SingleConfiguration | None:
         """Return the launch configuration for factors of these sizes.

@@ -36,7 +36,7 @@ from repro.filtering.matrix_free import (
     Points,
     Stencil,
 )
-from repro.sparse.device_primitives import KernelLauncher, Launches, ModuleFile, keep
+from repro.sparse.device_primitives import LaunchContext, ModuleFile, RunnableContext, keep
 from repro.sparse.elementwise import in_order
 from repro.sparse.library import among
 from repro.sparse.library.cusparse_bindings import gpu, load, version
@@ -86,10 +86,10 @@ class FieldRunnable(Runnable):
         self.release()
         self.bytes_moved, self.errors = sum(operands.min_bytes), None
         with ExitStack() as stack:
-            self.bind(KernelLauncher(workspace, self._built, stack), operands)
+            self.bind(RunnableContext(workspace, self._built, stack), operands)
             self._stack = stack.pop_all()
 
-    def bind(self, launches: KernelLauncher, operands: DgOperands) -> None:
+    def bind(self, launches: RunnableContext, operands: DgOperands) -> None:
         """Bind the kernels to their arguments and set `launch`."""
         raise NotImplementedError
 
@@ -118,7 +118,7 @@ class FieldFilter(FieldRunnable, Filters, Candidate):
     def columns(self) -> Mapping[str, Any]:
         return {**super().columns, **self.id.columns, "what": "filter", "space": self.space}
 
-    def bind(self, launches: Launches, operands: DgOperands) -> None:
+    def bind(self, launches: LaunchContext, operands: DgOperands) -> None:
         self._refuse()
         id, longest_edge = self.id, operands.mesh.longest
         blocks = id.blocks * launches.device.sm_count
@@ -160,7 +160,7 @@ class LocalFilter(FieldRunnable, Filters):
     def columns(self) -> Mapping[str, Any]:
         return {**super().columns, "what": LOCAL}
 
-    def bind(self, launches: Launches, operands: DgOperands) -> None:
+    def bind(self, launches: LaunchContext, operands: DgOperands) -> None:
         scales = operands.local_scales
         stencil = Stencil(operands.mesh, operands.degree, float(scales.max()))
         points = Points(launches, operands.host, POINT_CELL * operands.mesh.longest)
@@ -170,7 +170,7 @@ class LocalFilter(FieldRunnable, Filters):
         self.launch, self.read = filtering.launch, filtering.result
 
 
-def load_field(launches: Launches, direct: MatrixFree, operands: DgOperands) -> None:
+def load_field(launches: LaunchContext, direct: MatrixFree, operands: DgOperands) -> None:
     """Write the field to the device, and fill the values with NaN, so that missing values are detected."""
     direct.field.set(operands.modes)
     launches.device.fill(direct.values, NAN_BYTE)
@@ -204,12 +204,12 @@ class DistributedFilter(FieldRunnable, Filters):
             "space": self.id.space,
         }
 
-    def bind(self, launches: KernelLauncher, operands: DgOperands) -> None:
+    def bind(self, launches: RunnableContext, operands: DgOperands) -> None:
         if len(launches.workspace.devices) < self.devices:
             raise Unsupported(f"there are {len(launches.workspace.devices)} devices, not {self.devices}")
         self.over([launches.on(index) for index in range(self.devices)], operands, operands.stencil)
 
-    def over(self, launches: Sequence[KernelLauncher], operands: DgOperands, stencil: Stencil) -> None:
+    def over(self, launches: Sequence[RunnableContext], operands: DgOperands, stencil: Stencil) -> None:
         """Set `launch` and `read` for filtering over all devices."""
         raise NotImplementedError
 
@@ -224,7 +224,7 @@ class DevicePoints(NamedTuple):
 class FilterParts(DistributedFilter):
     """Filtering by points: each device filters at its own points and keeps the values."""
 
-    def over(self, launches: Sequence[KernelLauncher], operands: DgOperands, stencil: Stencil) -> None:
+    def over(self, launches: Sequence[RunnableContext], operands: DgOperands, stencil: Stencil) -> None:
         parts = self.parts(launches, operands, stencil)
         self.launch = in_order([part.direct.launch for part in parts])
 
@@ -236,7 +236,7 @@ class FilterParts(DistributedFilter):
 
         self.read = read
 
-    def parts(self, launches: Sequence[KernelLauncher], operands: DgOperands, stencil: Stencil) -> list[DevicePoints]:
+    def parts(self, launches: Sequence[RunnableContext], operands: DgOperands, stencil: Stencil) -> list[DevicePoints]:
         mesh, id, size = operands.mesh, self.id, POINT_CELL * operands.mesh.longest
         grid = operands.host.points(size)
         pair_operations = triangle_operations(mesh, operands.degree, operands.scale)
@@ -267,7 +267,7 @@ class GatherParts(FilterParts):
 
     operation = GATHER
 
-    def over(self, launches: Sequence[KernelLauncher], operands: DgOperands, stencil: Stencil) -> None:
+    def over(self, launches: Sequence[RunnableContext], operands: DgOperands, stencil: Stencil) -> None:
         first, devices = launches[0], launches[0].workspace.devices.leading(self.devices)
         parts = self.parts(launches, operands, stencil)
         gathered_parts: list[Buffer] = []
@@ -294,7 +294,7 @@ class GatherParts(FilterParts):
 class FilterPatches(DistributedFilter):
     """Filtering by patches: each device adds up its own patches' copies, then the first adds up all solutions."""
 
-    def over(self, launches: Sequence[KernelLauncher], operands: DgOperands, stencil: Stencil) -> None:
+    def over(self, launches: Sequence[RunnableContext], operands: DgOperands, stencil: Stencil) -> None:
         mesh, id, count = operands.mesh, self.id, len(operands.points)
         shares = len(launches)
         if len(mesh.triangles) < shares:
@@ -327,7 +327,7 @@ class FilterPatches(DistributedFilter):
 
 
 def _second_stage(
-    first: KernelLauncher, module: str, grid: Grid, shares: int
+    first: RunnableContext, module: str, grid: Grid, shares: int
 ) -> tuple[list[Buffer], Buffer, Callable[[], None]]:
     """Return memory for all devices' solutions and their sum, and the kernel that adds up these and patches' copies."""
     starts, count, cells = grid.starts, len(grid.members), len(grid.starts) - 1
@@ -390,11 +390,11 @@ class SharedMatrix(Generic[T]):
         self._refused = ""
 
     @staticmethod
-    def rows(launches: Launches, operands: DgOperands) -> MatrixRows:
+    def rows(launches: LaunchContext, operands: DgOperands) -> MatrixRows:
         points = Points(launches, operands.host, row_cell_size(operands))
         return MatrixRows(launches, operands.stencil, points, operands.basis)
 
-    def count(self, launches: Launches, rows: MatrixRows) -> TileLayout:
+    def count(self, launches: LaunchContext, rows: MatrixRows) -> TileLayout:
         """Return where each tile begins; raise Unsupported if the matrix does not fit into the device's memory."""
         layout = rows.count()
         self.size = size = layout.size
@@ -403,11 +403,11 @@ class SharedMatrix(Generic[T]):
             raise Unsupported(f"the matrix has {size.nbytes / 1e9:.1f} GB, and {free_bytes / 1e9:.1f} are free")
         return layout
 
-    def make(self, launches: Launches, operands: DgOperands, resources: ExitStack) -> T:
+    def make(self, launches: LaunchContext, operands: DgOperands, resources: ExitStack) -> T:
         """Return the matrix, whose memory `resources` releases; `launches` holds intermediate memory."""
         raise NotImplementedError
 
-    def take(self, launches: Launches, operands: DgOperands) -> T:
+    def take(self, launches: LaunchContext, operands: DgOperands) -> T:
         """Return the matrix, and hold it until the memory of `launches` is released.
 
         Raise Unsupported if there is not enough memory; a later call then raises it again without counting again.
@@ -437,7 +437,7 @@ class SharedMatrix(Generic[T]):
 class BlockMatrix(SharedMatrix[FilterMatrix]):
     """The filter's matrix in the format of our products."""
 
-    def make(self, launches: Launches, operands: DgOperands, resources: ExitStack) -> FilterMatrix:
+    def make(self, launches: LaunchContext, operands: DgOperands, resources: ExitStack) -> FilterMatrix:
         rows = self.rows(launches, operands)
         return rows.make(self.count(launches, rows), resources)
 
@@ -472,7 +472,7 @@ class MakeMatrix(FilterMatrixRunnable, Filters):
         self._matrix: FilterMatrix | None = None
         self._own = ExitStack()
 
-    def bind(self, launches: Launches, operands: DgOperands) -> None:
+    def bind(self, launches: LaunchContext, operands: DgOperands) -> None:
         rows = self._shared.rows(launches, operands)
         self._shared.count(launches, rows)
         modes = launches.upload(operands.modes[:, :, None])
@@ -523,7 +523,7 @@ class ApplyMatrix(MultiFieldRunnable, Filters):
         super().__init__(modules, shared, fields)
         self.name = f"matrix/apply-{fields}"
 
-    def bind(self, launches: Launches, operands: DgOperands) -> None:
+    def bind(self, launches: LaunchContext, operands: DgOperands) -> None:
         matrix = self._shared.take(launches, operands)
         shape = len(operands.points), self.fields
         modes = launches.upload(self.modes(operands))
@@ -544,7 +544,7 @@ class StreamMatrix(MultiFieldRunnable):
         super().__init__(modules, shared, 1)
         self.name, self._unroll = f"matrix/stream-u{unroll}", unroll
 
-    def bind(self, launches: Launches, operands: DgOperands) -> None:
+    def bind(self, launches: LaunchContext, operands: DgOperands) -> None:
         matrix = self._shared.take(launches, operands)
         modes = launches.upload(self.modes(operands))
         result = launches.numbers(len(operands.points), np.float64)
@@ -596,7 +596,7 @@ def library_products(modules: Mapping[str, ModuleFile], routines: Sequence[str],
 class ScalarMatrix(SharedMatrix[GpuCsr]):
     """The filter's matrix, expanded to scalars on the device."""
 
-    def make(self, launches: Launches, operands: DgOperands, resources: ExitStack) -> GpuCsr:
+    def make(self, launches: LaunchContext, operands: DgOperands, resources: ExitStack) -> GpuCsr:
         rows = self.rows(launches, operands)
         layout, free_bytes = self.count(launches, rows), launches.device.free_bytes()
         entries = layout.size.modes * layout.size.pairs
@@ -616,7 +616,7 @@ class ScalarMatrix(SharedMatrix[GpuCsr]):
 class HostMatrix(SharedMatrix[csr_array]):
     """The filter's matrix on the host, for SciPy."""
 
-    def make(self, launches: Launches, operands: DgOperands, resources: ExitStack) -> csr_array:
+    def make(self, launches: LaunchContext, operands: DgOperands, resources: ExitStack) -> csr_array:
         rows = self.rows(launches, operands)
         layout = self.count(launches, rows)
         nbytes = CSR_ENTRY_BYTES * layout.size.modes * layout.size.pairs
@@ -648,7 +648,7 @@ class CusparseProduct(LibraryProduct):
     def identity(self) -> str:
         return f"{version()} {super().identity}"
 
-    def bind(self, launches: Launches, operands: DgOperands) -> None:
+    def bind(self, launches: LaunchContext, operands: DgOperands) -> None:
         load()  # the library is checked before anything is made
         gpu(launches.device)
         csr = self._scalars.take(launches, operands)
@@ -680,7 +680,7 @@ class ScipyProduct(LibraryProduct):
         self.name, self._on_host = f"scipy/{SCIPY}-{fields}", host_matrix
         self._product: NDArray[np.float64] = np.empty(0)
 
-    def bind(self, launches: Launches, operands: DgOperands) -> None:
+    def bind(self, launches: LaunchContext, operands: DgOperands) -> None:
         csr = self._on_host.take(launches, operands)
         modes = self.modes(operands).reshape(-1, self.fields)
         self._product = np.full((csr.shape[0], self.fields), np.nan)

@@ -22,7 +22,7 @@ from repro.codegen.targets import DTYPES, INDEX_BYTES
 from repro.devices.base import Buffer
 from repro.errors import IncorrectError, ReproError
 from repro.problems.matrix import Matrix, Updates
-from repro.sparse.device_primitives import KernelLauncher, RadixSort, bit_count, runs_of
+from repro.sparse.device_primitives import RadixSort, RunnableContext, bit_count, runs_of
 from repro.sparse.dynamic.host_layout import SEGMENTS, Arrays, buffer_capacity, defragment, insert, lay_out
 from repro.sparse.dynamic.matrix import StoredRows, bind_vector
 from repro.sparse.dynamic.schedules import PAPERS_MIN_LENGTHS, bin_rows, lay_out_sorted, usual_schedule
@@ -75,14 +75,14 @@ class DeviceEntries(NamedTuple):
     values: Buffer
 
     @classmethod
-    def upload(cls, work: KernelLauncher, entries: Entries) -> DeviceEntries:
+    def upload(cls, work: RunnableContext, entries: Entries) -> DeviceEntries:
         return cls(*(work.upload(array) for array in entries))
 
     @classmethod
-    def allocate(cls, work: KernelLauncher, count: int, number_bytes: int) -> DeviceEntries:
+    def allocate(cls, work: RunnableContext, count: int, number_bytes: int) -> DeviceEntries:
         return cls(*(work.allocate(count * size, "coordinates") for size in (4, 4, number_bytes)))
 
-    def download(self, work: KernelLauncher, count: int, dtype: np.dtype[np.floating]) -> Entries:
+    def download(self, work: RunnableContext, count: int, dtype: np.dtype[np.floating]) -> Entries:
         """Wait for the queue and return the first `count` entries."""
         return Entries(
             work.download(self.rows, count, np.dtype(np.int32)),
@@ -94,7 +94,7 @@ class DeviceEntries(NamedTuple):
 class SortedCoordinates:
     """Row-sorted entries in one of two buffers (sides); after appending, a sort writes them into the other buffer."""
 
-    def __init__(self, work: KernelLauncher, capacity: int, n_rows: int, dtype: np.dtype[np.floating]) -> None:
+    def __init__(self, work: RunnableContext, capacity: int, n_rows: int, dtype: np.dtype[np.floating]) -> None:
         self._work, self._bits, self._dtype = work, bit_count(n_rows), dtype
         self._capacity = capacity
         self.sides = tuple(DeviceEntries.allocate(work, capacity, dtype.itemsize) for _ in range(2))
@@ -138,16 +138,16 @@ class CsrMemory(NamedTuple):
     values: Buffer
 
     @classmethod
-    def upload(cls, work: KernelLauncher, matrix: sp.csr_array) -> CsrMemory:
+    def upload(cls, work: RunnableContext, matrix: sp.csr_array) -> CsrMemory:
         arrays = (numbers.astype(np.int32, copy=False) for numbers in (matrix.indptr, matrix.indices))
         return cls(*(work.upload(array) for array in (*arrays, matrix.data)))
 
     @classmethod
-    def allocate(cls, work: KernelLauncher, n_rows: int, count: int, number_bytes: int) -> CsrMemory:
+    def allocate(cls, work: RunnableContext, n_rows: int, count: int, number_bytes: int) -> CsrMemory:
         sizes = {"offsets": 4 * (n_rows + 1), "columns": 4 * count, "values": number_bytes * count}
         return cls(*(work.allocate(size, f"the {name} of CSR") for name, size in sizes.items()))
 
-    def bind_product(self, work: KernelLauncher, n_rows: int, mean: float, x: Buffer, y: Buffer) -> Callable[[], None]:
+    def bind_product(self, work: RunnableContext, n_rows: int, mean: float, x: Buffer, y: Buffer) -> Callable[[], None]:
         """Return a launch of y = A x with the usual schedule for the mean row size `mean`."""
         matrix = StoredRows(
             n_rows, 0, self._asdict(), lambda: np.diff(work.download(self.offsets, n_rows + 1, np.dtype(np.int32)))
@@ -155,7 +155,7 @@ class CsrMemory(NamedTuple):
         schedule = usual_schedule(work.device.target, mean)
         return bind_vector(work.device, work.load("product").kernel, schedule, matrix, (x, y))
 
-    def read(self, work: KernelLauncher, shape: tuple[int, int], dtype: np.dtype[np.floating]) -> sp.csr_array:
+    def read(self, work: RunnableContext, shape: tuple[int, int], dtype: np.dtype[np.floating]) -> sp.csr_array:
         offsets = work.download(self.offsets, shape[0] + 1, np.dtype(np.int32))
         columns = work.download(self.columns, int(offsets[-1]), np.dtype(np.int32))
         values = work.download(self.values, int(offsets[-1]), dtype)
@@ -163,7 +163,7 @@ class CsrMemory(NamedTuple):
 
 
 def bind_csr_copy(
-    work: KernelLauncher, word_counts: tuple[int, int, int], sources: Sequence[Buffer], targets: Sequence[Buffer]
+    work: RunnableContext, word_counts: tuple[int, int, int], sources: Sequence[Buffer], targets: Sequence[Buffer]
 ) -> Callable[[], None]:
     """Return a launch of one kernel that copies three arrays.
 
@@ -250,7 +250,7 @@ def _ellpack_mask(ellpack_counts: NDArray[np.integer], overflow_counts: NDArray[
 class Hybrid:
     """A matrix in HYB format on a device. Its initial state is `start`; its memory has space for `room` coordinates."""
 
-    def __init__(self, work: KernelLauncher, start: sp.csr_array, width: int, room: int) -> None:
+    def __init__(self, work: RunnableContext, start: sp.csr_array, width: int, room: int) -> None:
         self._work, self.shape, self.width, self.dtype = work, start.shape, width, start.dtype
         self.pitch, self._room = ell_pitch(start.shape[0]), room
         arrays = HybridArrays.of(start, width)

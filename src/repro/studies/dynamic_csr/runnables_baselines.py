@@ -30,7 +30,7 @@ from repro.devices.cuda_driver import CudaBuffer
 from repro.errors import IncorrectError, ModuleError, Unsupported
 from repro.filesystem import replacing
 from repro.programs import run_program
-from repro.sparse.device_primitives import KernelLauncher, ModuleFile, RadixSort, Scan, bit_count
+from repro.sparse.device_primitives import ModuleFile, RadixSort, RunnableContext, Scan, bit_count
 from repro.sparse.elementwise import in_order
 from repro.sparse.library.cusparse_bindings import Handle, address, version
 from repro.sparse.operands import BoundProduct, x_on, y_on
@@ -68,7 +68,7 @@ class Rebuild(BatchUpdate):
     modules = ("rebuild", "sort")
     clocks: tuple[ClockName, ...] = ("event", "graph")  # the initial matrix is not modified
 
-    def bind_updates(self, work: KernelLauncher, plan: UpdatePlan) -> None:
+    def bind_updates(self, work: RunnableContext, plan: UpdatePlan) -> None:
         shape, dtype = plan.start.shape, plan.start.dtype
         current, entries = CsrMemory.upload(work, plan.start), int(plan.start.nnz)
         targets = [
@@ -90,7 +90,7 @@ class Rebuild(BatchUpdate):
 class _RebuildStep:
     """One step of a rebuild: memory and kernels, apart from the two matrices."""
 
-    def __init__(self, work: KernelLauncher, n_rows: int) -> None:
+    def __init__(self, work: RunnableContext, n_rows: int) -> None:
         self._work, self._rows = work, n_rows
         self._scan = work.keep(Scan(work.device, work.load("sort"), n_rows, work.guards))
         self._counts = work.upload_writable(
@@ -143,7 +143,7 @@ class CoordinateUpdate(_SortedUpdate):
     format = "coo"
     modules = ("hybrid", "sort")
 
-    def bind_updates(self, work: KernelLauncher, plan: UpdatePlan) -> None:
+    def bind_updates(self, work: RunnableContext, plan: UpdatePlan) -> None:
         shape, dtype, end = plan.start.shape, plan.start.dtype, int(plan.start.nnz)
         coordinates = SortedCoordinates(work, plan.after, shape[0], dtype)
         self._restore = coordinates.bind_copy(DeviceEntries.upload(work, Entries.of(plan.start)), end)
@@ -191,7 +191,7 @@ class HybridProduct(BoundProduct):
         width = hybrid_width(matrix.shape[0], matrix.nnz)
         overflow_count = overflow(np.diff(matrix.indptr), width)
         with ExitStack() as stack:
-            work = KernelLauncher(workspace, self._built, stack)
+            work = RunnableContext(workspace, self._built, stack)
             hybrid = Hybrid(work, matrix, width, overflow_count)
             hybrid.bind_restore()()
             x, self._y = x_on(workspace, "AoS"), y_on(workspace)
@@ -219,7 +219,7 @@ class HybridUpdate(_SortedUpdate):
     format = HYBRID_FORMAT
     modules = HYBRID_MODULES
 
-    def bind_updates(self, work: KernelLauncher, plan: UpdatePlan) -> None:
+    def bind_updates(self, work: RunnableContext, plan: UpdatePlan) -> None:
         rows = plan.start.shape[0]
         sizes = np.diff(plan.start.indptr).astype(np.int64)
         final_steps = []
@@ -261,7 +261,7 @@ class HybridSort(MatrixOperation):
     def columns(self) -> Mapping[str, Any]:
         return {"what": "sort", "format": HYBRID_FORMAT, "order": "any", "batch": self._over}
 
-    def bind(self, work: KernelLauncher, operands: GraphOperands) -> None:
+    def bind(self, work: RunnableContext, operands: GraphOperands) -> None:
         matrix = operands.grown
         width = hybrid_width(matrix.shape[0], matrix.nnz)
         self._over = overflow_count = overflow(np.diff(matrix.indptr), width)
@@ -304,7 +304,7 @@ class Geam(BatchUpdate):
     def identity(self) -> str:
         return " ".join([version(), super().identity])
 
-    def bind_updates(self, work: KernelLauncher, plan: UpdatePlan) -> None:
+    def bind_updates(self, work: RunnableContext, plan: UpdatePlan) -> None:
         """Upload the matrices and add them up once, to allocate the working memory."""
         handle = Handle(work.device, work.stack, label="")
         shape = plan.start.shape
@@ -343,7 +343,7 @@ class _Addition:
     """The cuSPARSE routine with its handle, matrix description and working memory."""
 
     def __init__(
-        self, work: KernelLauncher, handle: Handle, shape: tuple[int, int], dtype: np.dtype[np.floating]
+        self, work: RunnableContext, handle: Handle, shape: tuple[int, int], dtype: np.dtype[np.floating]
     ) -> None:
         library = handle.library
         self._work, self._handle, self._shape = work, handle, shape
@@ -403,7 +403,7 @@ class Sums(MatrixOperation):
     def columns(self) -> Mapping[str, Any]:
         return {"what": "scan", "routine": self.routine, "batch": self._count}
 
-    def bind(self, work: KernelLauncher, operands: GraphOperands) -> None:
+    def bind(self, work: RunnableContext, operands: GraphOperands) -> None:
         """Upload the sizes with a zero behind them, so that the last prefix sum is the total."""
         grown_matrix = operands.grown
         sizes = np.append(np.diff(grown_matrix.indptr), 0).astype(np.int32)
@@ -420,7 +420,7 @@ class Sums(MatrixOperation):
 
         self._read = read
 
-    def bind_sums(self, work: KernelLauncher, sizes: Buffer, sums: Buffer, n: int) -> Callable[[], None]:
+    def bind_sums(self, work: RunnableContext, sizes: Buffer, sums: Buffer, n: int) -> Callable[[], None]:
         scan = work.keep(Scan(work.device, work.load("sort"), n, work.guards))
         return scan.bind(sizes, sums, n)
 
@@ -441,7 +441,7 @@ class SortOfRows(MatrixOperation):
     def columns(self) -> Mapping[str, Any]:
         return {"what": "sort", "format": "coo", "order": "any", "routine": self.routine, "batch": self._count}
 
-    def bind(self, work: KernelLauncher, operands: GraphOperands) -> None:
+    def bind(self, work: RunnableContext, operands: GraphOperands) -> None:
         plan = plan_on(work.workspace, "stream", "any")
         entries = plan.batches[0]
         self._count = n = len(entries.rows)
@@ -455,7 +455,7 @@ class SortOfRows(MatrixOperation):
         self._read = read
 
     def bind_sort(
-        self, work: KernelLauncher, keys: Buffer, n: int, bits: int
+        self, work: RunnableContext, keys: Buffer, n: int, bits: int
     ) -> tuple[Callable[[], None], Buffer, Buffer]:
         """Return a launch that sorts n keys of `bits` bits, with its outputs: sorted keys and original positions."""
         return work.keep(RadixSort(work.device, work.load("sort"), n, work.guards)).bind(keys, n, bits)
@@ -521,7 +521,7 @@ def compiler_version() -> str:
 class _Cub:
     """A function of the CUB library, bound to a device and with working memory."""
 
-    def __init__(self, work: KernelLauncher, name: str, *arguments: Buffer | int) -> None:
+    def __init__(self, work: RunnableContext, name: str, *arguments: Buffer | int) -> None:
         device = work.device
         if not isinstance(device, CudaDevice):
             raise Unsupported(f"CUB runs on NVIDIA GPUs, not on {device.name}")
@@ -554,7 +554,7 @@ class CubSums(Sums):
         """The compiler's version, since CUB is installed with the compiler."""
         return compiler_version()
 
-    def bind_sums(self, work: KernelLauncher, sizes: Buffer, sums: Buffer, n: int) -> Callable[[], None]:
+    def bind_sums(self, work: RunnableContext, sizes: Buffer, sums: Buffer, n: int) -> Callable[[], None]:
         return _Cub(work, "scan", sizes, sums, n + 1)
 
 
@@ -571,7 +571,7 @@ class CubSort(SortOfRows):
         return compiler_version()
 
     def bind_sort(
-        self, work: KernelLauncher, keys: Buffer, n: int, bits: int
+        self, work: RunnableContext, keys: Buffer, n: int, bits: int
     ) -> tuple[Callable[[], None], Buffer, Buffer]:
         row_numbers = work.upload(np.arange(n, dtype=np.int32))
         sorted_keys, order = (work.allocate(4 * n, f"the sort's {name}") for name in ("keys", "order"))

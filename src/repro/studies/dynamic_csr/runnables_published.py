@@ -15,7 +15,7 @@ import numpy as np
 
 from repro.devices.base import Buffer
 from repro.errors import Unsupported
-from repro.sparse.device_primitives import KernelLauncher, ModuleFile, RadixSort, Scan, bit_count
+from repro.sparse.device_primitives import ModuleFile, RadixSort, RunnableContext, Scan, bit_count
 from repro.sparse.dynamic.host_layout import SEGMENTS, table_pitch
 from repro.sparse.dynamic.kernels import STATE_WORDS
 from repro.sparse.dynamic.matrix import Run, stored_rows
@@ -113,7 +113,7 @@ class PublishedUpdate(BatchUpdate):
             "defragmentations": self._defragmentations,
         }
 
-    def bind_updates(self, work: KernelLauncher, plan: UpdatePlan) -> None:
+    def bind_updates(self, work: RunnableContext, plan: UpdatePlan) -> None:
         """Upload the matrix and the batches, and insert them once, to learn when a chain is full."""
         arrays, self._slack = initial_matrix(plan, self.operation, self.reading.slack)
         storage = first = guarded_storage(work, arrays)
@@ -169,7 +169,7 @@ class PublishedUpdate(BatchUpdate):
         self._read = lambda: storage.download().to_csr()
         self.launch = in_order(self.with_products(work, updates, lambda i, x, y: products[i](x, y)))
 
-    def _grouping(self, work: KernelLauncher, plan: UpdatePlan) -> Callable[..., list[Launcher]]:
+    def _grouping(self, work: RunnableContext, plan: UpdatePlan) -> Callable[..., list[Launcher]]:
         """Return a function that binds the launches for an unsorted batch: sort, bounds of rows, insertion.
 
         All batches share the working memory.
@@ -180,7 +180,7 @@ class PublishedUpdate(BatchUpdate):
         arranged = DeviceEntries.allocate(work, max_batch, dtype.itemsize)
         bounds = work.allocate(8 * max(shape[0], 1), "the bounds of rows in a batch")
 
-        def bind(work: KernelLauncher, storage: Storage, batch: Entries, slack: int, width: int) -> list[Launcher]:
+        def bind(work: RunnableContext, storage: Storage, batch: Entries, slack: int, width: int) -> list[Launcher]:
             count = len(batch.rows)
             if not count:
                 return _grouped(work, storage, batch, slack, width)
@@ -209,7 +209,7 @@ class PublishedUpdate(BatchUpdate):
         self._restore()
 
 
-def _grouped(work: KernelLauncher, storage: Storage, batch: Entries, slack: int, width: int) -> list[Launcher]:
+def _grouped(work: RunnableContext, storage: Storage, batch: Entries, slack: int, width: int) -> list[Launcher]:
     """Bind the insertion of a batch that is sorted by row, with bounds made on the host."""
     ends = np.cumsum(np.bincount(batch.rows, minlength=storage.shape[0])).astype(np.int32)
     bounds = np.stack([np.concatenate([[0], ends[:-1]]).astype(np.int32), ends], axis=1)
@@ -217,7 +217,7 @@ def _grouped(work: KernelLauncher, storage: Storage, batch: Entries, slack: int,
 
 
 def _bind_insertion(
-    work: KernelLauncher, storage: Storage, batch: tuple[Buffer, ...], slack: int, width: int
+    work: RunnableContext, storage: Storage, batch: tuple[Buffer, ...], slack: int, width: int
 ) -> Launcher:
     rows = storage.shape[0]
     return work.bind(
@@ -226,7 +226,7 @@ def _bind_insertion(
     )  # fmt: skip
 
 
-def bind_published_copy(work: KernelLauncher, storage: Storage, target: Storage, width: int) -> Launcher:
+def bind_published_copy(work: RunnableContext, storage: Storage, target: Storage, width: int) -> Launcher:
     """Return a launch of algorithm 7; `target` has the row sizes already, and may share the table of `storage`."""
     rows = storage.shape[0]
     offsets = work.allocate(4 * (rows + 1), "the offsets of rows")
@@ -256,7 +256,7 @@ class PublishedDefragmentation(Defragmentation):
     def columns(self) -> Mapping[str, Any]:
         return {**super().columns, "space": PAPER, "reading": TEXT.name, "width": TEXT.width}
 
-    def bind_copy(self, work: KernelLauncher, storage: Storage, target: Storage) -> Launcher:
+    def bind_copy(self, work: RunnableContext, storage: Storage, target: Storage) -> Launcher:
         rows = storage.shape[0]
         if rows:  # a defragmentation leaves the sizes as they are
             work.device.write(target.sizes, work.download(storage.sizes, rows, np.int32))

@@ -22,7 +22,7 @@ from repro.bench.runnable import Workspace, not_prepared
 from repro.config.models import Rival
 from repro.devices.base import Buffer
 from repro.errors import IncorrectError, Unsupported
-from repro.sparse.device_primitives import KernelLauncher, ModuleFile, Scan
+from repro.sparse.device_primitives import ModuleFile, RunnableContext, Scan
 from repro.sparse.dynamic import kernels
 from repro.sparse.dynamic.host_layout import SEGMENTS, Arrays, buffer_capacity, lay_out, table_pitch
 from repro.sparse.dynamic.matrix import Run, bind_bins, stored_rows
@@ -139,11 +139,11 @@ class MatrixOperation(MatrixRunnable):
     def prepare(self, workspace: Workspace) -> None:
         self.release()
         with ExitStack() as stack:
-            self.bind(KernelLauncher(workspace, self._built, stack), operands_of(workspace))
+            self.bind(RunnableContext(workspace, self._built, stack), operands_of(workspace))
             self._stack = stack.pop_all()
 
     @abstractmethod
-    def bind(self, work: KernelLauncher, operands: GraphOperands) -> None:
+    def bind(self, work: RunnableContext, operands: GraphOperands) -> None:
         """Prepare the launch and set `_read`; `work` keeps everything that must be released."""
 
     def result(self) -> sp.csr_array:
@@ -198,7 +198,7 @@ class BatchUpdate(MatrixOperation):
             "batch": self._batch,
         }
 
-    def bind(self, work: KernelLauncher, operands: GraphOperands) -> None:
+    def bind(self, work: RunnableContext, operands: GraphOperands) -> None:
         """Bind the update; its row records the mean batch size."""
         plan = plan_on(work.workspace, self.operation, self.order, self._which)
         self._batch = plan.mean_batch
@@ -210,11 +210,11 @@ class BatchUpdate(MatrixOperation):
             work.device.fill(self._y, NAN_BYTE)
 
     @abstractmethod
-    def bind_updates(self, work: KernelLauncher, plan: UpdatePlan) -> None:
+    def bind_updates(self, work: RunnableContext, plan: UpdatePlan) -> None:
         """Upload the initial matrix and the batches, and bind the kernels that insert the batches."""
 
     def with_products(
-        self, work: KernelLauncher, updates: Sequence[Launcher], product: Callable[[int, Buffer, Buffer], Launcher]
+        self, work: RunnableContext, updates: Sequence[Launcher], product: Callable[[int, Buffer, Buffer], Launcher]
     ) -> list[Launcher]:
         """Return the updates; if the update iterates, each is followed by products.
 
@@ -266,7 +266,7 @@ class FormatConversion(MatrixOperation):
     def columns(self) -> Mapping[str, Any]:
         return {"what": "convert", "format": self._source, "to_format": self._target}
 
-    def bind_offsets(self, work: KernelLauncher, matrix: sp.csr_array) -> tuple[Buffer, Buffer, Callable[[], None]]:
+    def bind_offsets(self, work: RunnableContext, matrix: sp.csr_array) -> tuple[Buffer, Buffer, Callable[[], None]]:
         """Upload the rows of coordinates; return these, CSR's offsets, and a launch that computes the offsets."""
         rows = matrix.shape[0]
         entry_rows = work.upload(Entries.of(matrix).rows)
@@ -280,7 +280,7 @@ class StaticConversion(FormatConversion):
 
     modules = ("hybrid", "rebuild", "sort")
 
-    def bind(self, work: KernelLauncher, operands: GraphOperands) -> None:
+    def bind(self, work: RunnableContext, operands: GraphOperands) -> None:
         matrix = operands.grown
         rows, nnz, number = matrix.shape[0], int(matrix.nnz), matrix.dtype.itemsize
         csr = CsrMemory.upload(work, matrix)
@@ -319,7 +319,7 @@ class StaticConversion(FormatConversion):
 
 
 def binned_products(
-    work: KernelLauncher, storage: Storage, sizes: NDArray[np.int32]
+    work: RunnableContext, storage: Storage, sizes: NDArray[np.int32]
 ) -> Callable[[Buffer, Buffer], Run]:
     """Bin rows by their current sizes, and return a function that binds y = A x with these bins.
 
@@ -386,7 +386,7 @@ class DynamicUpdate(BatchUpdate):
     def columns(self) -> Mapping[str, Any]:
         return {**super().columns, "space": EXTENDED, "segments": SEGMENTS, "slack": self._slack}
 
-    def bind_updates(self, work: KernelLauncher, plan: UpdatePlan) -> None:
+    def bind_updates(self, work: RunnableContext, plan: UpdatePlan) -> None:
         """Upload the matrix and the batches; raise Unsupported if the batches would need a defragmentation."""
         arrays, self._slack = initial_matrix(plan, self.operation)
         storage = guarded_storage(work, arrays)
@@ -475,7 +475,7 @@ class Defragmentation(MatrixOperation):
         state = {"state": "fragmented", "segments": SEGMENTS}
         return {"what": "defragment", "format": DYNAMIC_FORMAT, "space": EXTENDED, **state}
 
-    def bind(self, work: KernelLauncher, operands: GraphOperands) -> None:
+    def bind(self, work: RunnableContext, operands: GraphOperands) -> None:
         arrays = state_in(work.workspace, operands, "fragmented")
         storage = guarded_storage(work, arrays)
         nnz, rows, number = arrays.nnz, arrays.shape[0], arrays.values.itemsize
@@ -486,7 +486,7 @@ class Defragmentation(MatrixOperation):
         self.launch = self.bind_copy(work, storage, target)
         self._read = lambda: read_exact(target, nnz)
 
-    def bind_copy(self, work: KernelLauncher, storage: Storage, target: Storage) -> Launcher:
+    def bind_copy(self, work: RunnableContext, storage: Storage, target: Storage) -> Launcher:
         """Return a launch that copies the rows of a matrix to another one, where each row has one segment."""
         return operations_on(work, storage).together(target)
 
@@ -501,7 +501,7 @@ class DynamicConversion(FormatConversion):
     def columns(self) -> Mapping[str, Any]:
         return {**super().columns, "space": EXTENDED}
 
-    def bind(self, work: KernelLauncher, operands: GraphOperands) -> None:
+    def bind(self, work: RunnableContext, operands: GraphOperands) -> None:
         matrix = operands.grown
         rows, nnz, number = matrix.shape[0], int(matrix.nnz), matrix.dtype.itemsize
         self.bytes_moved = 2 * nnz * (4 + number) + 12 * rows
@@ -527,7 +527,7 @@ class DynamicConversion(FormatConversion):
         self.launch = in_order(launches)
 
 
-def guarded_storage(work: KernelLauncher, arrays: Arrays) -> Storage:
+def guarded_storage(work: RunnableContext, arrays: Arrays) -> Storage:
     """Upload a matrix, with guard zones around its arrays."""
     names: dict[str, NDArray[Any]] = {
         "columns": arrays.columns,
@@ -546,7 +546,7 @@ def guarded_storage(work: KernelLauncher, arrays: Arrays) -> Storage:
     return Storage(work.device, arrays.shape, arrays.segments, arrays.capacity, dtype, *buffers)
 
 
-def operations_on(work: KernelLauncher, storage: Storage) -> Operations:
+def operations_on(work: RunnableContext, storage: Storage) -> Operations:
     scratch = work.keep(Scratch(work.device))
     return work.keep(Operations(storage, work.load("matrix"), work.load("sort"), scratch))
 

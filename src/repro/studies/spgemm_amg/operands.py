@@ -22,7 +22,7 @@ from repro.codegen.targets import DTYPES, INDEX_BYTES
 from repro.devices.base import Buffer
 from repro.errors import IncorrectError, Unsupported
 from repro.problems.matrix import Matrix
-from repro.sparse.device_primitives import KernelLauncher, ModuleFile
+from repro.sparse.device_primitives import ModuleFile, RunnableContext
 from repro.sparse.dynamic import kernels
 from repro.sparse.dynamic.host_layout import Arrays, lay_out
 from repro.sparse.dynamic.storage import Storage
@@ -150,18 +150,18 @@ class StackedRunnable(Runnable):
     def __init__(self, modules: Mapping[str, ModuleFile] = MappingProxyType({})) -> None:
         self._built = modules
         self._stack = ExitStack()
-        self._work: KernelLauncher | None = None
+        self._work: RunnableContext | None = None
         #: Columns whose values are known after preparation.
         self._amounts: dict[str, Any] = {}
 
     def prepare(self, workspace: Workspace) -> None:
         self.release()
         with ExitStack() as stack:
-            self._work = KernelLauncher(workspace, self._built, stack)
+            self._work = RunnableContext(workspace, self._built, stack)
             self.bind(self._work)
             self._stack = stack.pop_all()
 
-    def bind(self, work: KernelLauncher) -> None:
+    def bind(self, work: RunnableContext) -> None:
         """Set `launch`; `work` holds all memory."""
         raise NotImplementedError
 

@@ -19,7 +19,7 @@ from repro.bench.runnable import Candidate, Runnable, Workspace, not_prepared
 from repro.codegen.targets import Target
 from repro.config.models import Rival, StudySettings
 from repro.errors import Unsupported
-from repro.sparse.device_primitives import KernelLauncher, ModuleFile
+from repro.sparse.device_primitives import ModuleFile, RunnableContext
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.library import among
 from repro.sparse.library.cusparse_bindings import gpu, version
@@ -151,13 +151,13 @@ class Product(SpgemmRunnable):
     def identity(self) -> str:
         return " ".join([*(module_file.module.hash for module_file in self._built.values()), str(self._chosen or "")])
 
-    def bind(self, work: KernelLauncher) -> None:
+    def bind(self, work: RunnableContext) -> None:
         self.bind_product(work, factors_on(work.workspace, self.product))
 
-    def bind_product(self, work: KernelLauncher, factors: Factors) -> None:
+    def bind_product(self, work: RunnableContext, factors: Factors) -> None:
         raise NotImplementedError
 
-    def multiplication(self, work: KernelLauncher, phases: int) -> Multiplication:
+    def multiplication(self, work: RunnableContext, phases: int) -> Multiplication:
         target, dtype = work.device.target, operands_of(work.workspace).dtype
         if self._chosen is None:
             return Multiplication(work.device, work.load, dtype)
@@ -227,7 +227,7 @@ class WholeProduct(Product):
         mode = "one" if self._method == "paper" else self._method
         return {"what": "product", "mode": mode, "method": method, **super().columns}
 
-    def bind_product(self, work: KernelLauncher, factors: Factors) -> None:
+    def bind_product(self, work: RunnableContext, factors: Factors) -> None:
         multiply = self._multiply(work, factors)
 
         def launch() -> None:
@@ -240,7 +240,7 @@ class WholeProduct(Product):
         trim_products(work.device)
         self._amounts["peak_bytes"] = work.device.pool_growth(lambda: multiply(factors).release())
 
-    def _multiply(self, work: KernelLauncher, factors: Factors) -> Callable[[Factors], Storage]:
+    def _multiply(self, work: RunnableContext, factors: Factors) -> Callable[[Factors], Storage]:
         if self._method == "coordinates":
             return CoordinateMultiplication(work.device, work.load).multiply
         multiplication = self.multiplication(work, 2 if self._method == "two" else 1)
@@ -307,7 +307,7 @@ class SingleKernel(Product):
     def contender(self) -> None:
         """None: the kernel alone is no whole product."""
 
-    def bind_product(self, work: KernelLauncher, factors: Factors) -> None:
+    def bind_product(self, work: RunnableContext, factors: Factors) -> None:
         # a whole product finds the table's size for these row lengths
         whole_launch = self.multiplication(work, 1).multiply_in_one_launch(factors)
         single_kernel, sizes = single_launch(work.device, factors.a.dtype), factor_sizes(factors)
@@ -338,7 +338,7 @@ class Refill(Product):
         method = "tuned" if self._chosen else "default"
         return {"what": "numeric", "mode": "refill", "method": method, **super().columns}
 
-    def bind_product(self, work: KernelLauncher, factors: Factors) -> None:
+    def bind_product(self, work: RunnableContext, factors: Factors) -> None:
         multiplication = self.multiplication(work, 2)
         self._c = c = multiplication.multiply_in_two_phases(factors)
         bound = ExitStack()
@@ -360,7 +360,7 @@ class StoredRefill(Product):
     def columns(self) -> Mapping[str, Any]:
         return {"what": "numeric", "mode": "refill", "method": "stored", **super().columns}
 
-    def bind_product(self, work: KernelLauncher, factors: Factors) -> None:
+    def bind_product(self, work: RunnableContext, factors: Factors) -> None:
         self._c = c = self.multiplication(work, 2).multiply_in_two_phases(factors)
         destinations = work.keep(Destinations(work.device, work.load, factors, c))
         self._amounts["plan_bytes"] = destinations.nbytes
@@ -410,7 +410,7 @@ class BinKernel(Product, Candidate):
         # bytes: these rows of A, and for each of their entries a row of B, but at most all of B
         self.bytes_moved = operands.bytes_of_csr(int(rows.sum()), nonzeros)
 
-    def bind_product(self, work: KernelLauncher, factors: Factors) -> None:
+    def bind_product(self, work: RunnableContext, factors: Factors) -> None:
         device = work.device
         bins = work.keep(ProductBins(device, work.load("count-exact"), factors.shape[0]))
         remaining_rows = work.keep(device.allocate(4 * bins.stride))
@@ -512,7 +512,7 @@ class CusparseProduct(LibraryProduct):
     def identity(self) -> str:
         return f"{version()} {self.name}"
 
-    def bind(self, work: KernelLauncher) -> None:
+    def bind(self, work: RunnableContext) -> None:
         device = gpu(work.device)
         multiplier = _multiplier(work, self.product, self.routine)
 
@@ -557,7 +557,7 @@ class CusparseRefill(LibraryProduct):
     def identity(self) -> str:
         return f"{version()} {self.name}"
 
-    def bind(self, work: KernelLauncher) -> None:
+    def bind(self, work: RunnableContext) -> None:
         reuse = _multiplier(work, self.product, REUSE)
         assert isinstance(reuse, GemmReuse)
         self._c = work.keep(reuse.multiply())
@@ -573,7 +573,7 @@ class CusparseRefill(LibraryProduct):
         return self._c.download()
 
 
-def _multiplier(work: KernelLauncher, product: ProductName, routine: str) -> Gemm | GemmReuse:
+def _multiplier(work: RunnableContext, product: ProductName, routine: str) -> Gemm | GemmReuse:
     """Return the object that multiplies a product's factors on the GPU."""
     device = gpu(work.device)
     factors = factor_of(work.workspace, product)
@@ -598,7 +598,7 @@ class ScipyProduct(LibraryProduct):
 
         return f"{scipy.__version__} {self.name}"
 
-    def bind(self, work: KernelLauncher) -> None:
+    def bind(self, work: RunnableContext) -> None:
         a, b = factor_of(work.workspace, self.product)
 
         def launch() -> None:

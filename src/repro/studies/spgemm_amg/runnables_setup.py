@@ -14,7 +14,7 @@ from repro.bench.rows import ClockName
 from repro.bench.runnable import not_prepared
 from repro.devices.base import Buffer
 from repro.errors import Unsupported
-from repro.sparse.device_primitives import KernelLauncher, ModuleFile
+from repro.sparse.device_primitives import ModuleFile, RunnableContext
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.multigrid.hierarchy import (
     Coarsening,
@@ -63,7 +63,7 @@ class SetUp(MultigridRunnable, SetupRunnable):
     def columns(self) -> Mapping[str, Any]:
         return {"what": "setup", "method": self._method, **self._amounts}
 
-    def bind(self, work: KernelLauncher) -> None:
+    def bind(self, work: RunnableContext) -> None:
         operands = operands_of(work.workspace)
         a = work.keep(upload(work.workspace, operands.a))
         if self._method == "coordinates":
@@ -117,7 +117,7 @@ class LevelSetUp(MultigridRunnable):
     def columns(self) -> Mapping[str, Any]:
         return {"what": "level", "method": "default", "level": self._level, **self._amounts}
 
-    def bind(self, work: KernelLauncher) -> None:
+    def bind(self, work: RunnableContext) -> None:
         operands = operands_of(work.workspace)
         if self._level + 1 >= len(operands.levels):
             raise Unsupported(f"level {self._level} is the coarsest")
@@ -165,7 +165,7 @@ class LevelSteps:
 
     def __init__(
         self,
-        work: KernelLauncher,
+        work: RunnableContext,
         a: Storage,
         unknowns: int,
         near_null: NearNull,
@@ -237,7 +237,7 @@ class Solution(MultigridRunnable, SolveRunnable):
     def columns(self) -> Mapping[str, Any]:
         return {"what": "solve", "method": "default", **self._amounts}
 
-    def bind(self, work: KernelLauncher) -> None:
+    def bind(self, work: RunnableContext) -> None:
         operands = operands_of(work.workspace)
         a = upload(work.workspace, operands.a)
         levels = set_up_hierarchy(work.device, work.load, a, operands.given_null, operands.unknowns)
