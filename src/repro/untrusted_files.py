@@ -10,10 +10,12 @@ import errno
 import json
 import math
 import os
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import MISSING, fields
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -114,25 +116,14 @@ def parse_json(content: bytes, *, finite: bool = True) -> Any:
     return data
 
 
+#: Text without brackets: strings, and everything between brackets and strings.
+_NO_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*+"|[^\[\]{}"]+', re.DOTALL)
+
+
 def _depth(content: bytes) -> int:
     """Return the nesting depth of lists and objects, ignoring brackets in strings."""
-    depth = deepest = 0
-    in_string = escaped = False
-    for byte in content:
-        if escaped:
-            escaped = False
-        elif in_string:
-            in_string, escaped = byte != 0x22, byte == 0x5C
-        elif byte == 0x22:
-            in_string = True
-        elif byte in b"[{":
-            depth += 1
-            deepest = max(deepest, depth)
-            if deepest > MAX_JSON_DEPTH:
-                break
-        elif byte in b"]}":
-            depth -= 1
-    return deepest
+    steps = ((byte in b"[{") - (byte in b"]}") for byte in _NO_BRACKETS.sub(b"", content))
+    return max(accumulate(steps), default=0)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
