@@ -251,10 +251,8 @@ class Timer:
             if self.blocker and self.blocker.has_expired:
                 n_expired += batch == 1
                 if n_expired > MOST_EXPIRED:
-                    raise LaunchError(
-                        "a launch waits for the device, so that the device cannot be kept from starting it; "
-                        "under a profiler or debugger set REPRO_BLOCKING=0"
-                    )
+                    reason = "a launch waits for the device, so that the device cannot be kept from starting it"
+                    raise LaunchError(f"{reason}; under a profiler or debugger set REPRO_BLOCKING=0")
                 batch = max(1, batch // 4)
                 continue
             times[n_timed : n_timed + len(events)] = [end.time_since(start) for start, end in events]
