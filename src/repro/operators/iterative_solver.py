@@ -152,6 +152,8 @@ class IterativeSolver(Closeable):
     #: Vectors in the order of the recurrence; and its rows in this order, or all as they are.
     _vectors: Vectors
     _rows: NDArray[np.int64] | slice = slice(None)
+    #: The operator that multiplies, if the recurrence has no matrix of its own.
+    _operator: DeviceOperator | None = None
 
     def __init__(self, runtime: Runtime, kind: VectorType, n: int, method: str) -> None:
         self._runtime, self._kind, self._n, self.method = runtime, kind, n, method
@@ -215,7 +217,8 @@ class IterativeSolver(Closeable):
             self._runtime.device.synchronize()  # other libraries read x on a stream of their own
             callback(x)
 
-        with self._runtime.after(*streams, reads="a solve"):
+        runtime = self._runtime
+        with runtime.after(*streams, reads="a solve"), runtime.solving(self, self._operator):
             if self._solver is None:
                 raise ReproError("the solver is closed", where=repr(self), todo="create a new one with `A.solver()`")
             self._load(rhs, self._solver.b, exponent)
@@ -370,7 +373,7 @@ class PreconditionedSolver(IterativeSolver):
         one_of(method, "method", METHODS)
         require_square(matrix)
         super().__init__(A._runtime, A._kind, matrix.n, method)
-        self._vectors = vectors
+        self._vectors, self._operator = vectors, A
         self._solver = _Recurrence(A, matrix, vectors, preconditioner(M, A), method)
 
     solve = IterativeSolver._solve
@@ -615,6 +618,7 @@ class ChipSolver(IterativeSolver):
     def close(self) -> None:
         """Free the memory of the matrix and of the vectors; the solver cannot be used afterwards."""
         with self._runtime.after():
+            self._runtime.require_idle(self)
             solver, self._solver = self._solver, None
             self.closed, self.kept, self.nbytes = True, 0, 0
             if solver is not None:

@@ -292,7 +292,8 @@ class MultilevelSolver(Closeable):
 
     def to_scipy(self) -> csr_array:
         """Return a copy of the matrix on the host, with sorted columns."""
-        with self._working():
+        with self._runtime.after(reads="a copy of the matrix to the host"):
+            self._memory.check_whole()
             matrix = self._memory.levels[0].a.download().to_csr()
         matrix.sort_indices()
         return matrix
@@ -301,6 +302,7 @@ class MultilevelSolver(Closeable):
         """Free the device memory of the hierarchy and of its levels, which cannot be used afterwards."""
         with self._runtime.after():
             if not self.closed:
+                self._runtime.require_idle(self)
                 self.closed = True
                 self._runtime.device.synchronize()
                 self._memory.release()
@@ -351,7 +353,8 @@ class MultilevelSolver(Closeable):
             Largest number of steps for a right-hand side; None: 100. Without convergence, or if further steps are
             useless, the last x is returned with a warning.
         callback
-            Called after each step as `callback(x)`, with a copy of the current x.
+            Called after each step as `callback(x)`, with a copy of the current x. It cannot use, refresh or close the
+            hierarchy.
         accel
             `cg`: conjugate gradients with a V-cycle as preconditioner; None: V-cycles alone.
         residuals
@@ -459,6 +462,7 @@ class MultilevelSolver(Closeable):
             raise ReproError("the hierarchy cannot be refreshed", todo="set it up with repro.amg(A, refreshable=True)")
         matrix = _on_host(A)
         with self._runtime.after(reads="a refresh"):
+            self._runtime.require_idle(self)
             self._memory.check_open()
             levels = self._memory.levels
             values = self._pattern.values_of(matrix, self._dtype)
@@ -483,8 +487,9 @@ class MultilevelSolver(Closeable):
 
     @contextmanager
     def _working(self, *streams: int | None) -> Iterator[None]:
-        """Lock the device; raise `ReproError` if a refresh of the hierarchy was interrupted."""
-        with self._runtime.after(*streams, reads="a solve by multigrid"):
+        """Lock the device; raise `ReproError` if a refresh was interrupted, or the hierarchy is solving."""
+        runtime = self._runtime
+        with runtime.after(*streams, reads="a solve by multigrid"), runtime.solving(self):
             self._memory.check_whole()
             try:
                 yield

@@ -104,6 +104,8 @@ class Runtime:
         self.stream = int(getattr(device, "stream", 0))
         self.libraries = ArrayLibraries(device, self.empty)
         self._imported = _Imported()
+        #: Objects that a solve of the thread with the lock is using.
+        self._solving: list[object] = []
 
     def compiled(self, source: str, name: str) -> tuple[Module, Path]:
         """Compile a source unless the cache has it; return the module's manifest and the folder of its files.
@@ -252,6 +254,26 @@ class Runtime:
                 finally:
                     if views := self._imported.take():
                         own_streams.hold(views)
+
+    @contextmanager
+    def solving(self, solver: object, operator: object = None) -> Iterator[None]:
+        """Note that a solve uses a solver, and perhaps an operator, until the body ends; the caller has the lock."""
+        self.require_idle(solver)
+        self._solving += (solver, operator)
+        try:
+            yield
+        finally:
+            del self._solving[-2:]
+
+    def require_idle(self, *objects: object) -> None:
+        """Raise `ReproError` if a solve, which has called the user's callback, uses one of the objects."""
+        for each in objects:
+            if any(each is used for used in self._solving):
+                raise ReproError(
+                    "a running solve uses the object",
+                    where=repr(each),
+                    todo="call this after the solve; in a callback, use another operator or hierarchy",
+                )
 
     def refuse_capture(self, reads: str, *streams: int | None) -> None:
         """Raise `ReproError` while one of the streams, or a library's current one, is captured; see `after`."""

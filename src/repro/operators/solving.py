@@ -56,7 +56,8 @@ def solve(
         Preconditioner, which approximates the inverse of A: a `LinearOperator`, a matrix, or the multigrid hierarchy
         that `repro.amg` returns, which works on the device. None: the diagonal of A.
     callback
-        Called after each iteration as `callback(x)`, with a copy of the current x. Each call copies x back to the host.
+        Called after each iteration as `callback(x)`, with a copy of the current x, which costs a copy to the host. It
+        may multiply by the operator, but must not update or close it, or solve with it again.
     method
         `cg`: conjugate gradients, for a symmetric (complex: Hermitian) positive definite matrix. `bicgstab`: BiCGSTAB,
         for any matrix; without `M`, complex numbers are taken as pairs of real ones.

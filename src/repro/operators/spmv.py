@@ -360,6 +360,12 @@ class SpmvOperator(DeviceOperator, Closeable):
         with self._preconditioned_solver(M, method) as preconditioned:
             return preconditioned.solve(b, x0, rtol, atol, maxiter, callback, return_info)
 
+    def _require_idle(self) -> None:
+        """Raise `ReproError` in the callback of a solve with this operator, or with a transpose that it owns."""
+        self._runtime.require_idle(self, *self._solvers.values())
+        for transpose in self._own_transposes.values():
+            transpose._require_idle()
+
     def _preconditioned_solver(self, M: Any, method: str) -> PreconditionedSolver:
         self._open()
         return PreconditionedSolver(self, self._problem, self.vectors, M, method)
@@ -389,6 +395,7 @@ class SpmvOperator(DeviceOperator, Closeable):
     def close(self) -> None:
         """Free the memory of the matrix, of its transposes and solvers; the operator cannot be used afterwards."""
         with self._runtime.after():  # holds the lock, so no other thread is in the middle of a product
+            self._require_idle()
             product, self._product, self._direct = self._product, None, None
             self._direct_matmat = {}
             self.closed, self.nbytes = True, 0
@@ -459,6 +466,8 @@ class SpmvOperator(DeviceOperator, Closeable):
                     runtime.device.write(buffer, given)
                 changes: dict[SpmvOperator, Callable[[], None]] = {}
                 self._plan_update(buffer, temporaries, changes)
+                for operator in changes:
+                    operator._require_idle()
                 former = {operator._open() for operator in changes}
                 for change in changes.values():
                     change()
