@@ -31,6 +31,25 @@ def test_threads_get_their_own_answers(group):
         assert (name, wrong, raised) == (name, 0, [])
 
 
+def test_a_solve_while_another_thread_updates_the_matrix():
+    matrix, b, raised = matrices()["real"] + 50 * sp.eye_array(len(draw(1))), draw(1), []
+    A = repro.operator(sp.csr_array(matrix), device=DEVICE)
+    values = A.to_scipy().data
+
+    def solve():
+        try:
+            for _ in range(20):
+                assert near(matrix @ A.solve(b, method="bicgstab", rtol=1e-12), b)
+        except Exception as error:
+            raised.append(error)
+
+    solving = threading.Thread(target=solve)
+    solving.start()
+    while solving.is_alive():
+        A.update(values)
+    assert raised == []
+
+
 def test_what_a_thread_made_others_use_after_its_end():
     made = []
     maker = threading.Thread(target=lambda: made.append(repro.operator(matrices()["real"], device=DEVICE)))

@@ -352,13 +352,11 @@ class SpmvOperator(DeviceOperator, Closeable):
         return_info: bool = False,
     ) -> Any:
         """Return the solution of A x = b; arguments, errors and warnings as for `repro.solve`."""
-        if M is None:
-            solver = self.solver(method)
-            return solver.solve(
-                b, x0, rtol=rtol, atol=atol, maxiter=maxiter, callback=callback, return_info=return_info
-            )
-        with self._preconditioned_solver(M, method) as preconditioned:
-            return preconditioned.solve(b, x0, rtol, atol, maxiter, callback, return_info)
+        with self._runtime.after():  # no other thread can update the matrix, and so close the solver, in between
+            if M is None:
+                return self.solver(method)._solve(b, x0, rtol, atol, maxiter, callback, return_info)
+            with self._preconditioned_solver(M, method) as preconditioned:
+                return preconditioned.solve(b, x0, rtol, atol, maxiter, callback, return_info)
 
     def _require_idle(self) -> None:
         """Raise `ReproError` in the callback of a solve with this operator, or with a transpose that it owns."""
