@@ -170,6 +170,9 @@ def test_vectors_of_any_size_are_as_good_as_the_constant_one(hierarchy, name, dt
 def test_a_system_that_makes_no_sense_is_refused(hierarchy, change, message):
     with pytest.raises(ReproError, match=message):
         hierarchy[1].solve(**{"b": np.ones(1600), **change})
+    if message == "mask":
+        with pytest.raises(ReproError, match=message):
+            hierarchy[1].aspreconditioner().matvec(change["b"])
 
 
 def test_chebyshevs_smoother_takes_fewer_steps(hierarchy):

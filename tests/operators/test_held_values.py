@@ -116,7 +116,7 @@ def test_other_numbers_of_axes_are_refused():
         (([1.0], [3], [0, 1]), "0 to 2"),
         (([1.0], [-1], [0, 1]), "0 to 2"),
         (([[1.0]], [0], [0, 1]), "1 axis"),
-        (([[1.0], [1.0, 2.0]], [0], [0, 1]), "not CSR arrays"),
+        (([[1.0], [1.0, 2.0]], [0], [0, 1]), "not an array of numbers\n  where: matrix: data"),
         ((["a"], [0], [0, 1]), "not numbers"),
     ],
 )

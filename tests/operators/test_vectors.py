@@ -138,6 +138,8 @@ def test_what_does_not_fit_is_refused():
             ones.axpby(wrong, ones.zeros(), 1, ones.zeros())
     with pytest.raises(ReproError, match="the wrong size"):
         vectors.put(np.ones(29))
+    with pytest.raises(ReproError, match="mask"):
+        vectors.put(np.ma.masked_less(np.arange(30.0), 3))
     with pytest.raises(ReproError, match="the wrong dtype"):
         vectors.dot(x, repro.vectors(10, "block3", "single", device=DEVICE).zeros())
     with pytest.raises(ReproError, match="not an array on the device"):

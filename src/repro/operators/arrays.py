@@ -24,6 +24,8 @@ INTERFACE = "__cuda_array_interface__"
 #: Advice in errors about numbers that overflow the working precision.
 TODO = "work in double precision, or scale the numbers"
 LEGACY_DEFAULT_STREAM = 1
+#: Types of arrays that never lie on a device, and of which an object of no subclass has neither a mask nor a gradient.
+HOST = np.ndarray, list, int, float
 
 
 @dataclass(frozen=True)
@@ -202,9 +204,11 @@ def refuse_mask(array: object, subject: str) -> None:
 
 def host_array(array: object, subject: str) -> NDArray[Any]:
     """Return a user's array or list on the host; raise `ReproError` for a mask and for what is no array."""
-    refuse_mask(array, subject)
     try:
-        return np.asarray(without_gradient(array, subject))
+        if type(array) not in HOST:
+            refuse_mask(array, subject)
+            array = without_gradient(array, subject)
+        return np.asarray(array)
     except (TypeError, ValueError, RuntimeError) as error:
         if isinstance(error, ReproError):
             raise

@@ -6,7 +6,6 @@ CuPy and similar libraries, and returned as CuPy matrices.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from repro.codegen.targets import DTYPES
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device, Program
 from repro.errors import ReproErrorOfValue
 from repro.exact_casts import WHOLE, can_hold, cast, expectation
-from repro.operators.arrays import DeviceArray, View, is_on_device, memory_of
+from repro.operators.arrays import HOST, DeviceArray, View, host_array, is_on_device, memory_of
 from repro.operators.runtime import KERNELS, Runtime
 from repro.operators.scipy_matrices import SCALE, check_compressed, check_extent, check_places, precision_of_values
 from repro.sparse.device_primitives import LaunchContext, Load, keep
@@ -41,8 +40,6 @@ MAX_IN_ONE_COPY = 1 << 15
 Types = tuple[np.dtype[Any], ...]
 INT32 = np.dtype(np.int32)
 INDEX_TYPES: Types = INT32, np.dtype(np.int64)
-#: Types of arrays that never lie on a device.
-HOST = np.ndarray, list, int, float
 VALUE_TYPES: Types = np.dtype(np.float32), np.dtype(np.float64), *INDEX_TYPES
 
 
@@ -91,7 +88,7 @@ class BatchUpload:
     def index(self, array: Any, subject: str, limit: int) -> BatchArray:
         if not isinstance(array, HOST) and (seen := self._on_device(array, subject, INDEX_TYPES, limit)) is not None:
             return seen
-        host = self._array(array, subject)
+        host = host_array(array, subject)
         if host.dtype.kind == "f" and np.isnan(host).any():
             raise ReproErrorOfValue("NaN is not an index", where=subject, expected="whole numbers", actual=host.dtype)
         if host.size and host.dtype.kind not in "iu":
@@ -104,28 +101,19 @@ class BatchUpload:
                 expected=f"{subject} from 0 to {limit - 1}" if limit else f"none: the matrix has no {subject}",
                 actual=f"{host.ravel()[first]}" + f", and {len(others):,} more" * bool(others),
             )
-        return BatchArray(subject, _count(host), host.dtype, host=host.astype(np.int32, copy=False), limit=limit)
+        return BatchArray(
+            subject, _count(host, subject), host.dtype, host=host.astype(np.int32, copy=False), limit=limit
+        )
 
     def value(self, array: Any) -> BatchArray:
         if not isinstance(array, HOST) and (seen := self._on_device(array, "values", VALUE_TYPES, None)) is not None:
             return seen
-        host = self._array(array, "values")
+        host = host_array(array, "values")
         if host.dtype.kind not in "fiub":
             raise ReproErrorOfValue(
                 "the values are not real numbers", where="values", expected="real numbers", actual=host.dtype
             )
-        return BatchArray("values", _count(host), host.dtype, host=cast(host, self._dtype, "values", SCALE))
-
-    def _array(self, array: Any, subject: str) -> NDArray[Any]:
-        try:
-            host = np.asarray(array)
-        except (TypeError, ValueError) as error:
-            raise ReproErrorOfValue("not an array", where=subject, actual=error) from None
-        if host.ndim > 1:
-            raise ReproErrorOfValue(
-                "an array of a batch has more than one dimension", where=subject, actual=f"shape {host.shape}"
-            )
-        return host
+        return BatchArray("values", _count(host, "values"), host.dtype, host=cast(host, self._dtype, "values", SCALE))
 
     def _on_device(self, array: Any, subject: str, types: Types, limit: int | None) -> BatchArray | None:
         """Return a checked array on the device; None for an array of the host."""
@@ -318,8 +306,13 @@ def batch_streams(batch_arrays: list[BatchArray]) -> set[int | None]:
     return {array.seen.stream for array in batch_arrays if array.seen is not None}
 
 
-def _count(host: NDArray[Any]) -> int | None:
-    return math.prod(host.shape) if host.ndim else None
+def _count(host: NDArray[Any], subject: str) -> int | None:
+    """Return the length of an array of a batch; None for one number."""
+    if host.ndim > 1:
+        raise ReproErrorOfValue(
+            "an array of a batch has more than one dimension", where=subject, actual=f"shape {host.shape}"
+        )
+    return len(host) if host.ndim else None
 
 
 CUPYS_MATRICES, CUPYS_ARRAYS = "cupyx.scipy.sparse", "cupy"

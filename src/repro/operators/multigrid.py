@@ -501,7 +501,7 @@ class MultilevelSolver(Closeable):
 
         B is scaled by a power of two, so that no single-precision number underflows.
         """
-        vector = self._host_vector(np.asarray(b).reshape(-1), "b").astype(np.float64, copy=False)
+        vector = self._host_vector(host_array(b, "b").reshape(-1), "b").astype(np.float64, copy=False)
         check_finite(vector, "b")
         exponent = int(np.frexp(np.abs(vector).max(initial=0))[1])
         with self._working():

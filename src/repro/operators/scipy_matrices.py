@@ -133,13 +133,10 @@ def sound_arrays(arrays: Sequence[Any], shape: tuple[int, int], subject: str) ->
 
     Raise `ReproError` if they are inconsistent.
     """
-    names = ("data", "indices", "indptr")
-    try:
-        data, indices, offsets = (np.asarray(array) for array in arrays)
-    except (TypeError, ValueError) as error:
-        raise ReproErrorOfValue("not CSR arrays", where=subject, actual=error) from None
+    names = [f"{subject}: {name}" for name in ("data", "indices", "indptr")]
+    data, indices, offsets = (host_array(array, name) for array, name in zip(arrays, names, strict=True))
     for name, array in zip(names, (data, indices, offsets), strict=True):
-        _check_axes(array, 1, f"{subject}: {name}")
+        _check_axes(array, 1, name)
     columns, ends = _whole(indices), _whole(offsets)
     check_compressed(len(data), columns, ends, shape, subject)
     end = int(ends[-1])

@@ -53,7 +53,7 @@ def as_triangulation(mesh: Any) -> tuple[Triangulation, Flags | None]:
     if hasattr(mesh, "points") and hasattr(mesh, "cells_dict"):
         vertices, cells = _of_meshio(mesh)
     elif isinstance(mesh, (tuple, list)) and len(mesh) == 2:
-        vertices, cells = _numbers(mesh[0], "the vertices"), _array(mesh[1], "the triangles")
+        vertices, cells = _numbers(mesh[0], "the vertices"), host_array(mesh[1], "the triangles")
     else:
         raise ReproErrorOfType(
             "not a mesh",
@@ -83,7 +83,7 @@ def _of_meshio(mesh: Any) -> tuple[Floats, NDArray[Any]]:
         raise ReproErrorOfValue(
             "the mesh is not in a plane", where="mesh", expected="equal z coordinates", actual=np.ptp(points[:, 2])
         )
-    return points[:, :2], _array(cells["triangle"], "the triangles")
+    return points[:, :2], host_array(cells["triangle"], "the triangles")
 
 
 def as_polynomials(mesh: Any, degree: int | None, basis: str | None) -> tuple[int, str]:
@@ -133,17 +133,10 @@ def as_orders(derivative: Any) -> tuple[int, int]:
 
 
 def _numbers(array: Any, subject: str) -> Floats:
-    numbers = _array(array, subject)
+    numbers = host_array(array, subject)
     if numbers.dtype.kind not in "fiu":
         raise ReproErrorOfValue("not real numbers", where=subject, actual=numbers.dtype)
     return cast(numbers, np.float64, subject)
-
-
-def _array(array: Any, subject: str) -> NDArray[Any]:
-    try:
-        return np.asarray(array)
-    except ValueError as error:
-        raise ReproErrorOfValue("not an array", where=subject, actual=error) from None
 
 
 #: `matrix="auto"` makes a matrix if it takes at most this share of free device memory; fields need the remainder.

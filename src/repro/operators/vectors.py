@@ -78,11 +78,11 @@ class Vectors:
 
     def put(self, host: ArrayLike) -> DeviceArray:
         """Copy a NumPy array in natural order, `(n·numbers,)`, to a new vector on the device."""
-        host_array = np.asarray(host)
+        given = host_array(host, "vector")
         expected = self.n * self.kind.numbers
-        if host_array.size != expected:
-            raise ReproErrorOfValue("a vector has the wrong size", expected=expected, actual=host_array.size)
-        members = self.kind.members(host_array, "vector")
+        if given.size != expected:
+            raise ReproErrorOfValue("a vector has the wrong size", expected=expected, actual=given.size)
+        members = self.kind.members(given, "vector")
         members_in_order = members if self._rows is None else members[self._rows]
         return self.runtime.put(pack_vector(members_in_order, self.order).view(self.dtype))
 
