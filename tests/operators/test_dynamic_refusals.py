@@ -184,6 +184,8 @@ def test_a_matrix_that_cannot_be_is_one_message(arguments, options, message):
             "as many data as indices",
         ),
         ((np.ones(1), np.array([3]), np.array([0, 1])), {"shape": (1, 3)}, "CSR|damaged"),
+        (sp.eye_array(3, format="csr"), {"shape": (5, 5)}, "another shape"),
+        (sp.eye_array(3, format="csr"), {"shape": 3}, "not the shape"),
         ((np.ma.masked_array([1.0], [1]), [0], [0, 1]), {"shape": (1, 3)}, "mask"),
         (sp.eye_array(30, format="csr"), {"capacity": 29}, "does not fit"),
         (sp.eye_array(3), {"dtype": np.int32}, "dtype"),

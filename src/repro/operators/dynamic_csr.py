@@ -247,7 +247,7 @@ class DynamicCSR(DeviceOperator, Closeable):
             tuple of data, indices and offsets of CSR, on the host
             or on the device. Device arrays are copied on the device.
         shape
-            Shape of the matrix, needed only for a tuple.
+            Shape of the matrix, needed only for a tuple; for a matrix, its own.
         dtype
             float32 or float64; None: float32 if the values are float32, else float64.
         segments, slack, capacity, width, device
@@ -267,6 +267,9 @@ class DynamicCSR(DeviceOperator, Closeable):
                 return cls._from_device(tuple(matrix), shape, dtype, room, device)
             matrix = sound_arrays(matrix, shape, "matrix")
         rows, precision = as_rows(matrix, dtype, max_rows=MAX_ENTRIES // segments)
+        if shape is not None and check_shape(shape, segments) != rows.shape:
+            expected = f"{rows.shape}, or None"
+            raise ReproErrorOfValue("the matrix has another shape", where="shape", expected=expected, actual=shape)
         operator = cls.__new__(cls)
         operator._begin(open_runtime(device), precision, rows, room)
         return operator
