@@ -21,7 +21,8 @@ def refused(array: object, dtype: str) -> str:
     with warnings.catch_warnings(), pytest.raises(ReproError) as error:
         warnings.simplefilter("error")
         cast(np.asarray(array), dtype, "x", "widen it")
-    assert error.value.todo in ("widen it", None, exact_casts.WHOLE)
+    real = "pass real numbers, such as the real part, or use a complex matrix"
+    assert error.value.todo in ("widen it", None, exact_casts.WHOLE, real)
     return str(error.value)
 
 
@@ -137,6 +138,12 @@ def test_an_integer_that_would_be_rounded_may_be_passed_as_a_real_number() -> No
 
 def test_a_number_past_pythons_own_is_said_in_its_own_words() -> None:
     assert "1e+400" in refused(np.array([np.longdouble("1e400")]), "f8")
+
+
+def test_the_advice_for_complex_numbers_is_about_their_type() -> None:
+    assert "real part" in refused([1j], "f8")
+    assert "widen it" in refused([1e300 + 0j], "f4")
+    assert "widen it" in refused([1e300j], "c8")
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,8 @@ def cast(
     if first is not None:
         place = tuple(int(i) for i in np.unravel_index(first, source.shape))
         position = ", ".join(map(str, place))
+        if todo and source.dtype.kind == "c" and target_dtype.kind != "c" and source[place].imag:
+            todo = "pass real numbers, such as the real part, or use a complex matrix"
         raise ReproErrorOfValue(
             f"a number cannot be represented in {target_dtype}",
             where=f"{subject}[{position}]" if place else subject,

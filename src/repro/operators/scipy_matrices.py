@@ -407,9 +407,15 @@ def as_problem(matrix: Any, entry: str | None, precision: str | None) -> tuple[M
     if isinstance(matrix, Matrix):
         if entry not in (None, matrix.entry):
             raise ReproErrorOfValue("the problem has a different entry", expected=matrix.entry, actual=entry)
-        problem, working_precision = matrix.validate().require_entries(), precision or "double"
+        problem, working_precision = matrix.validate(), precision or "double"
     else:
         problem, working_precision = _problem_of_scipy(sound(matrix, "matrix"), entry, precision)
+    if not problem.nnz:
+        raise ReproError(
+            "the matrix has no entries", where="matrix", expected="one at least, which may be 0",
+            actual="{} x {}".format(*problem.shape),
+            todo="use `repro.DynamicCSR`, which may be empty; or store zeros where values will follow",
+        )  # fmt: skip
     cast(problem.values, DTYPES[working_precision], "matrix: values", SCALE)
     return problem, working_precision
 
@@ -423,7 +429,7 @@ def _problem_of_scipy(matrix: Any, entry: str | None, precision: str | None) -> 
     problem = (
         _block_problem(matrix) if entry_name == "block3" and blocks == (3, 3) else _folded_problem(matrix, entry_name)
     )
-    return problem.validate().require_entries(), working_precision
+    return problem.validate(), working_precision
 
 
 def as_rows(
