@@ -66,7 +66,7 @@ class Memory:
         #: False while a refresh runs, and after a refresh that failed.
         self.whole = True
         # not at exit: the device may be closed by then, and the process releases all memory anyway
-        self.release = finalize(self, _give_back, levels, solver)
+        self.release = finalize(self, _give_back, runtime, levels, solver)
         self.release.atexit = False
 
     def check_open(self) -> None:
@@ -149,10 +149,11 @@ class Level:
         return matrix
 
 
-def _give_back(levels: list[DeviceLevel], solver: Solver) -> None:
-    solver.release()
-    for level in levels:
-        level.release()
+def _give_back(runtime: Runtime, levels: list[DeviceLevel], solver: Solver) -> None:
+    with runtime.after():
+        solver.release()
+        for level in levels:
+            level.release()
 
 
 #: Largest value accepted for `max_levels`, `max_coarse` and `maxiter`, and the default of `maxiter`.
