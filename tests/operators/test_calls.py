@@ -12,6 +12,7 @@ from repro.errors import ReproError
 from repro.operators import spmv
 from repro.operators.arrays import DeviceArray
 from repro.operators.product import MatrixSource, Product
+from repro.operators.runtime import open_runtime
 from repro.operators.scipy_matrices import as_problem
 from repro.operators.spmv import SpmvOperator
 from repro.operators.variant_choice import find_variant
@@ -217,6 +218,13 @@ def test_a_closed_operator_launches_nothing(A, bring, runtime):
     with pytest.raises(ReproError, match="refused a launch"):
         direct(x)  # what another thread had read before
     assert len(runtime.device.streams) == 1
+
+
+@pytest.mark.parametrize(("sticky", "todo"), [(False, "live stream"), (True, "new process")])
+def test_a_failed_launch_is_one_message(runtime, sticky, todo):
+    for each in (runtime, open_runtime("opencl:0")):
+        with pytest.raises(ReproError, match=rf"refused a launch\n  actual: no grid\n[\s\S]*{todo}"), each.after():
+            raise LaunchError("no grid", sticky=sticky)
 
 
 def test_a_layout_of_its_own_order_goes_the_general_way(runtime, bring):

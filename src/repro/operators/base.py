@@ -37,7 +37,7 @@ from repro.operators.arrays import (
     product_shape,
     without_gradient,
 )
-from repro.operators.runtime import Runtime
+from repro.operators.runtime import Runtime, refused_launch
 from repro.problems.matrix import MAX_DIMENSION
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES, SEGMENTS
 from repro.sparse.dynamic.matrix import GROWTH
@@ -549,11 +549,3 @@ class DirectCall:
     def close(self) -> None:
         """Refuse further launches, before the matrix is released."""
         self._call.close()
-
-
-def refused_launch(error: LaunchError) -> ReproError:
-    return ReproError(
-        "the GPU refused a launch",
-        actual=error,
-        todo="pass a live stream of the operator's GPU, and do not close an operator while it is in use",
-    )

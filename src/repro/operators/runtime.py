@@ -8,7 +8,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
 from threading import RLock, get_ident, local
@@ -231,29 +231,30 @@ class Runtime:
             todo="copy it there first; arrays are not copied between devices automatically",
         )
 
-    def after(self, *streams: int | None, reads: str | None = None) -> AbstractContextManager[object]:
+    @contextmanager
+    def after(self, *streams: int | None, reads: str | None = None) -> Iterator[None]:
         """Return a context manager that locks the device and orders work with other streams.
 
         Kernels that the `with` body launches run after earlier work and before later work of `streams`. Other threads
-        wait until the end of the body. It raises `ReproError` in a process forked after the device was opened.
+        wait until the end of the body. It raises `ReproError` in a process forked after the device was opened, and if
+        a launch fails.
 
         `reads` names a body that reads on the host, which a CUDA graph cannot contain: while one of the streams, or
         the current one of a library of arrays, is captured, it raises `ReproError` before anything is queued.
         """
-        return self.device.current() if self._streams is None else self._among(self._streams, streams, reads)
-
-    @contextmanager
-    def _among(self, own_streams: _Streams, streams: tuple[int | None, ...], reads: str | None) -> Iterator[None]:
-        foreign = {s for s in streams if s is not None}
-        with self.device.current():
-            if reads is not None:
-                self.refuse_capture(reads, *foreign)
-            with own_streams.ordered(foreign):
-                try:
-                    yield
-                finally:
-                    if views := self._imported.take():
-                        own_streams.hold(views)
+        foreign, own_streams = {s for s in streams if s is not None}, self._streams
+        try:
+            with self.device.current():
+                if reads is not None:
+                    self.refuse_capture(reads, *foreign)
+                with nullcontext() if own_streams is None else own_streams.ordered(foreign):
+                    try:
+                        yield
+                    finally:
+                        if own_streams is not None and (views := self._imported.take()):
+                            own_streams.hold(views)
+        except LaunchError as error:
+            raise refused_launch(error) from error
 
     @contextmanager
     def solving(self, solver: object, operator: object = None) -> Iterator[None]:
@@ -482,6 +483,16 @@ class _Imported(local):
         views = list(self.views)
         self.views.clear()
         return views
+
+
+def refused_launch(error: LaunchError) -> ReproError:
+    return ReproError(
+        "the device refused a launch",
+        actual=error,
+        todo="start a new process, as the device is lost to this one"
+        if error.sticky
+        else "pass a live stream of the operator's GPU, and do not close an operator while it is in use",
+    )
 
 
 def _describe_device(device: Device) -> str:

@@ -21,7 +21,7 @@ from repro.devices.cuda_driver import pointer_of
 from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue
 from repro.exact_casts import cast
 from repro.operators.arrays import View, copy_refusal, host_array, is_on_device
-from repro.operators.base import Closeable, one_of, public, public_methods, refused_launch, text, yes_or_no
+from repro.operators.base import Closeable, one_of, public, public_methods, text, yes_or_no
 from repro.operators.device_exchange import (
     CUPYS_ARRAYS,
     CUPYS_MATRICES,
@@ -35,7 +35,7 @@ from repro.operators.device_exchange import (
 from repro.operators.device_matrices import CUPY_MATRICES
 from repro.operators.dynamic_csr import DynamicCSR
 from repro.operators.products_in_place import multiply_in_place, product_tools
-from repro.operators.runtime import Runtime, open_runtime
+from repro.operators.runtime import Runtime, open_runtime, refused_launch
 from repro.operators.scipy_matrices import SCALE, are_equal, as_rows, canonical, holds_in_slices, precision_of
 from repro.sparse.device_primitives import Load, keep
 from repro.sparse.dynamic.host_layout import SEGMENTS, lay_out
