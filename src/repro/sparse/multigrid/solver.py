@@ -28,7 +28,7 @@ from repro.sparse.spgemm.multiplication import Multiplication
 COMPUTED_EVERY = 50
 #: The recurrence has drifted if the computed residual is more than this multiple of the updated one.
 DRIFT = 2
-#: The residual is computed from x when the updated one has decreased to this share of the last computed one.
+#: Recompute the residual from x once the recurrence's has fallen to this fraction of the last recomputed one.
 NEXT = 0.1
 #: A residual below this share of the smallest one so far is progress; and largest number of restarts without progress.
 PROGRESS_SHARE, MAX_IDLE = 0.5, 2
