@@ -46,6 +46,7 @@ CLOSED = {
     ),
     "grown": (lambda: repro.DynamicCSR.from_csr(LINE, device=DEVICE), lambda grown: grown @ X),
     "insert": (lambda: repro.DynamicCSR.from_csr(LINE, device=DEVICE), lambda grown: grown.insert([0], [9], [1.0])),
+    "nnz of an operator": (lambda: repro.operator(LINE, device=DEVICE), lambda A: A.nnz),
     "nnz": (lambda: repro.DynamicCSR.from_csr(LINE, device=DEVICE), lambda grown: grown.nnz),
     "factor": (lambda: repro.DynamicCSR.from_csr(LINE, device=DEVICE), lambda grown: repro.spgemm(grown, LINE)),
     "reader": (lambda: repro.DynamicCSR.from_csr(LINE, device=DEVICE).reader(), lambda reader: reader @ X),

@@ -30,6 +30,7 @@ def test_an_operator_is_made_anew(again, entry, tuned):
     matrix = matrices()[entry]
     A = repro.operator(matrix, tuned, precision="single", device=DEVICE)
     other, other_transpose = again(A), again(A.T)
+    assert [repr(again(each)) for each in (A, A.T, A.H)] == [repr(each) for each in (A, A.T, A.H)]
     assert (other.name, other.entry, other.dtype, other.shape) == (A.name, A.entry, A.dtype, A.shape)
     A.close()
     x = draw(1).astype(np.float32)
@@ -62,6 +63,8 @@ def test_vectors_are_made_anew(again):
     x = np.arange(20, dtype=np.float32)
     np.testing.assert_array_equal(other.get(other.put(x)), x)
     assert other.order == "Padded"
+    assert repr(other) == repr(space)
+    assert "5 quaternion entries in single precision, Padded" in repr(space)
 
 
 @pytest.mark.wording

@@ -371,8 +371,8 @@ class SpmvOperator(DeviceOperator, Closeable):
     @property
     def nnz(self) -> int:
         """Number of stored numbers, as of `to_scipy()`: of a 3×3 block 9, of a quaternion 16."""
-        kind = self._kind
-        return self._matrix.nnz * kind.numbers**2
+        self._open()
+        return self._matrix.nnz * self._kind.numbers**2
 
     def to_scipy(self) -> sp.csr_array | sp.bsr_array:
         """Return a copy of the matrix on the host: CSR, or BSR for blocks and quaternions, with sorted columns."""
@@ -579,7 +579,8 @@ class SpmvOperator(DeviceOperator, Closeable):
         self._open()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickle, (self._problem, str(self._open().id), self.precision, self._runtime.words, self._named)
+        words = str(self._open().id), self.precision, self._runtime.words
+        return _unpickle, (self._problem, *words, self._named, self._form)
 
     def _multiply(self, x: Any, y: Any) -> None:
         product = self._open()
@@ -692,9 +693,9 @@ def chip_solver(runtime: Runtime, problem: Matrix, precision: str, method: Liter
     return ChipSolver(runtime, problem, precision, method, preconditioned)
 
 
-def _unpickle(problem: Matrix, name: str, precision: str, device: str, named: bool) -> SpmvOperator:
+def _unpickle(problem: Matrix, name: str, precision: str, device: str, named: bool, form: str = "") -> SpmvOperator:
     unpickled = operator(problem, name, precision=precision, device=device)
-    unpickled._named = named
+    unpickled._named, unpickled._form = named, form
     return unpickled
 
 

@@ -175,6 +175,10 @@ class Vectors:
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickle, (self.n, self.kind, self.order, self._rows, self.runtime.words)
 
+    def __repr__(self) -> str:
+        kind = f"{self.n} {self.kind.entry} entries in {self.kind.precision} precision"
+        return f"<{type(self).__name__}: {kind}, {self.order}, on {self.runtime.device.name}>"
+
     def _number(self, value: Any, subject: str) -> list[Any]:
         return [self.kind.scalar.type(cast(value, self.kind.scalar, subject, TODO))]
 
