@@ -9,8 +9,7 @@ import scipy.sparse as sp
 
 from repro.errors import ReproError
 from repro.operators.arrays import VectorType
-from repro.operators.base import Capacity
-from repro.operators.dynamic_csr import DynamicCSR
+from repro.operators.dynamic_csr import Capacity, DynamicCSR
 from repro.operators.product import MatrixSource, Product
 from repro.operators.scipy_matrices import as_problem
 from repro.operators.spmv import SpmvOperator
@@ -43,7 +42,7 @@ def begin_capture(monkeypatch):
 @pytest.fixture
 def A(runtime):  # noqa: N802
     operator = DynamicCSR.__new__(DynamicCSR)
-    operator._begin(runtime, "double", sp.csr_array(random(50, 40, 0.15)), Capacity(capacity=4000))
+    operator._init_from_csr(runtime, "double", sp.csr_array(random(50, 40, 0.15)), Capacity(capacity=4000))
     return operator
 
 

@@ -7,8 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from repro.errors import ReproError
-from repro.operators.base import Capacity
-from repro.operators.dynamic_csr import DynamicCSR
+from repro.operators.dynamic_csr import Capacity, DynamicCSR
 from support.emulated_cuda import needs_compiler
 from support.emulated_runtime import CAPTURED_STREAM, CURRENT_STREAM, OWN_STREAM, EmulatedRuntime, install_cupy, ndarray
 from support.frames import frames
@@ -29,7 +28,7 @@ def bring(monkeypatch, runtime):
 
 def made(runtime, matrix, room=None):
     operator = DynamicCSR.__new__(DynamicCSR)
-    operator._begin(runtime, "double", sp.csr_array(matrix), room or Capacity())
+    operator._init_from_csr(runtime, "double", sp.csr_array(matrix), room or Capacity())
     return operator
 
 

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 import repro
 from repro.errors import ReproError
-from repro.operators.scipy_matrices import as_problem, as_rows, sound_arrays
+from repro.operators.scipy_matrices import as_problem, as_rows, checked_csr
 
 DEVICE = "opencl:0"
 
@@ -123,4 +123,4 @@ def test_other_numbers_of_axes_are_refused():
 def test_arrays_of_csr_are_looked_at(arrays, said):
     with pytest.raises(ReproError, match=said):
         repro.DynamicCSR.from_csr(arrays, (1, 3), device=DEVICE)
-    assert sound_arrays(([], [], [0, 0]), (1, 3), "a").nnz == 0
+    assert checked_csr(([], [], [0, 0]), (1, 3), "a").nnz == 0

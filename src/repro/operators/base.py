@@ -8,7 +8,6 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import cached_property, wraps
 from inspect import isfunction, signature
 from types import TracebackType
@@ -38,54 +37,10 @@ from repro.operators.arrays import (
     without_gradient,
 )
 from repro.operators.runtime import Runtime, refused_launch
-from repro.problems.matrix import MAX_DIMENSION
-from repro.sparse.dynamic.host_layout import MAX_ENTRIES, SEGMENTS
-from repro.sparse.dynamic.matrix import GROWTH
 from repro.words import nearest, shorten, suggestion
 
 #: Operators with gradients, by the number that stands for one in PyTorch's graphs, which hold no Python objects.
 OPERATORS: WeakValueDictionary[int, Any] = WeakValueDictionary()
-#: Smallest default of `slack`, and largest accepted values of `slack` and `segments`.
-MIN_SLACK, MAX_SLACK, MAX_SEGMENTS = 4, 1 << 20, 64
-
-
-@dataclass(frozen=True)
-class Capacity:
-    """Arguments that control the memory of a dynamic matrix, checked; see `DynamicCSR` for their meaning."""
-
-    segments: int = SEGMENTS
-    slack: int | None = None
-    capacity: int | None = None
-    width: int = 0
-
-    def __post_init__(self) -> None:
-        whole_number(self.segments, "segments", 1, MAX_SEGMENTS)
-        whole_number(self.width, "width", 0, MAX_ENTRIES)
-        if self.slack is not None:
-            whole_number(self.slack, "slack", 0, MAX_SLACK)
-        if self.capacity is not None:
-            whole_number(self.capacity, "capacity", 0, MAX_ENTRIES)
-
-    def slack_of(self, entries: int, n_rows: int) -> int:
-        """Return the requested slack; by default the mean row length of the initial entries, at least MIN_SLACK."""
-        return max(MIN_SLACK, -(-entries // max(n_rows, 1))) if self.slack is None else self.slack
-
-    def for_entries(self, entries: int) -> int:
-        """Return the requested capacity; by default 1.5 times the number of initial entries."""
-        return max(entries, min(int(GROWTH * entries), MAX_ENTRIES)) if self.capacity is None else self.capacity
-
-
-def check_shape(shape: Any, segments: int) -> tuple[int, int]:
-    try:
-        rows, columns = shape
-    except (TypeError, ValueError):
-        raise ReproErrorOfValue(
-            "not the shape of a matrix", where="shape", expected="two whole numbers", actual=shape
-        ) from None
-    return (
-        whole_number(rows, "shape[0], rows", 0, MAX_ENTRIES // segments),
-        whole_number(columns, "shape[1], columns", 0, MAX_DIMENSION),
-    )
 
 
 def whole_number(value: Any, subject: str, minimum: int, maximum: int) -> int:
@@ -113,18 +68,18 @@ def real_number(value: Any, subject: str, least: float = -np.inf) -> float:
     return number
 
 
-def yes_or_no(value: Any, subject: str) -> bool:
+def as_bool(value: Any, subject: str) -> bool:
     if not isinstance(value, bool | np.bool_ | int) or value not in (0, 1):
         raise ReproErrorOfType("not a Boolean", where=subject, expected="True or False", actual=brief(value))
     return bool(value)
 
 
-def text(value: Any, subject: str) -> None:
+def require_text(value: Any, subject: str) -> None:
     if not isinstance(value, str | os.PathLike):
         raise ReproErrorOfType("not a string", where=subject, expected="a string", actual=brief(value))
 
 
-def one_of(word: Any, subject: str, words: tuple[str, ...]) -> None:
+def require_choice(word: Any, subject: str, words: tuple[str, ...]) -> None:
     if not isinstance(word, str) or word not in words:
         kind = ReproErrorOfValue if isinstance(word, str) else ReproErrorOfType
         name = word if isinstance(word, str) else getattr(word, "__name__", "")  # as of np.float32
@@ -486,16 +441,8 @@ class DirectCall:
     dtype, size, contiguity, alignment, GPU and overlap, and queues one launch on the stream that the library's work
     goes to now. No event is recorded, and no stream waits.
 
-    Parameters
-    ----------
-    call
-        The launch, called with the addresses of x and y.
-    dtype, shape
-        Of the operator.
-    alignment
-        Of x and y, in bytes.
-    vectors
-        None, or the columns of X and Y, both row-major; the caller checks their shapes.
+    `alignment` is that of x and y in bytes. `vectors` is None, or the number of columns of X and Y, both row-major; the
+    caller checks their shapes.
     """
 
     __slots__ = ("_alignment", "_call", "_dtype", "_libraries", "_ordinal", "_runtime", "_shape", "_vectors",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache, cached_property
 from threading import RLock
 from typing import Any, Literal
@@ -17,22 +18,14 @@ from repro.codegen.targets import DTYPES, Target
 from repro.devices.base import Call, OutOfDeviceMemory, Program, Queue
 from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue
 from repro.operators.arrays import VectorType, is_on_device
-from repro.operators.base import (
-    MAX_SLACK,
-    Capacity,
-    Closeable,
-    DeviceOperator,
-    DirectCall,
-    check_shape,
-    one_of,
-    public_methods,
-    whole_number,
-)
+from repro.operators.base import Closeable, DeviceOperator, DirectCall, public_methods, require_choice, whole_number
 from repro.operators.device_exchange import BatchUpload, batch_streams, described, load_module, take_csr
 from repro.operators.runtime import Runtime, open_runtime
-from repro.operators.scipy_matrices import as_rows, precision_of, precision_of_values, sound_arrays
+from repro.operators.scipy_matrices import as_rows, checked_csr, precision_of, precision_of_values
+from repro.problems.matrix import MAX_DIMENSION
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES, SEGMENTS, Arrays, lay_out
 from repro.sparse.dynamic.matrix import (
+    GROWTH,
     ConcurrentReader,
     DynamicMatrix,
     NoRoom,
@@ -45,6 +38,48 @@ from repro.sparse.dynamic.operations import Existing
 from repro.sparse.dynamic.schedules import Schedule, row_widths, usual_schedule
 from repro.sparse.dynamic.storage import EntryBatch, Storage
 
+#: Smallest default of `slack`, and largest accepted values of `slack` and `segments`.
+MIN_SLACK, MAX_SLACK, MAX_SEGMENTS = 4, 1 << 20, 64
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """Arguments that control the memory of a dynamic matrix, checked; see `DynamicCSR` for their meaning."""
+
+    segments: int = SEGMENTS
+    slack: int | None = None
+    capacity: int | None = None
+    width: int = 0
+
+    def __post_init__(self) -> None:
+        whole_number(self.segments, "segments", 1, MAX_SEGMENTS)
+        whole_number(self.width, "width", 0, MAX_ENTRIES)
+        if self.slack is not None:
+            whole_number(self.slack, "slack", 0, MAX_SLACK)
+        if self.capacity is not None:
+            whole_number(self.capacity, "capacity", 0, MAX_ENTRIES)
+
+    def slack_of(self, entries: int, n_rows: int) -> int:
+        """Return the requested slack; by default the mean row length of the initial entries, at least MIN_SLACK."""
+        return max(MIN_SLACK, -(-entries // max(n_rows, 1))) if self.slack is None else self.slack
+
+    def for_entries(self, entries: int) -> int:
+        """Return the requested capacity; by default 1.5 times the number of initial entries."""
+        return max(entries, min(int(GROWTH * entries), MAX_ENTRIES)) if self.capacity is None else self.capacity
+
+
+def check_shape(shape: Any, segments: int) -> tuple[int, int]:
+    try:
+        rows, columns = shape
+    except (TypeError, ValueError):
+        raise ReproErrorOfValue(
+            "not the shape of a matrix", where="shape", expected="two whole numbers", actual=shape
+        ) from None
+    return (
+        whole_number(rows, "shape[0], rows", 0, MAX_ENTRIES // segments),
+        whole_number(columns, "shape[1], columns", 0, MAX_DIMENSION),
+    )
+
 
 class CurrentProduct:
     """y = A x with the arrays that a dynamic matrix has when it is called; implements `Call`.
@@ -53,12 +88,7 @@ class CurrentProduct:
     products on other streams than the device's own: each leaves an event there, for which the next change waits. A
     product of one thread waits for the end of a change by another thread.
 
-    Parameters
-    ----------
-    schedule
-        Function that returns the schedule for the matrix as it is.
-    bind
-        Function that binds the product for a schedule and the arrays of the matrix.
+    `schedule` returns the schedule for the matrix as it is, and `bind` the product for a schedule and its arrays.
     """
 
     def __init__(
@@ -223,7 +253,7 @@ class DynamicCSR(DeviceOperator, Closeable):
         room = Capacity(segments, slack, capacity, width)
         precision = precision_of(dtype)
         empty = sp.csr_array(check_shape(shape, segments), dtype=DTYPES[precision])
-        self._begin(open_runtime(device), precision, empty, room)
+        self._init_from_csr(open_runtime(device), precision, empty, room)
 
     @classmethod
     def from_csr(
@@ -265,13 +295,13 @@ class DynamicCSR(DeviceOperator, Closeable):
             shape = check_shape(shape, segments)
             if any(is_on_device(array) for array in matrix):
                 return cls._from_device(tuple(matrix), shape, dtype, room, device)
-            matrix = sound_arrays(matrix, shape, "matrix")
+            matrix = checked_csr(matrix, shape, "matrix")
         rows, precision = as_rows(matrix, dtype, max_rows=MAX_ENTRIES // segments)
         if shape is not None and check_shape(shape, segments) != rows.shape:
             expected = f"{rows.shape}, or None"
             raise ReproErrorOfValue("the matrix has another shape", where="shape", expected=expected, actual=shape)
         operator = cls.__new__(cls)
-        operator._begin(open_runtime(device), precision, rows, room)
+        operator._init_from_csr(open_runtime(device), precision, rows, room)
         return operator
 
     @classmethod
@@ -295,38 +325,39 @@ class DynamicCSR(DeviceOperator, Closeable):
             )
         operator = cls.__new__(cls)
         empty = sp.csr_array(shape, dtype=DTYPES[precision])
-        operator._begin(runtime, precision, empty, Capacity(room.segments, room.slack_of(count, shape[0]), capacity))
+        room = Capacity(room.segments, room.slack_of(count, shape[0]), capacity)
+        operator._init_from_csr(runtime, precision, empty, room)
         with operator._changing(set()):
             storage, program = operator._matrix.storage, operator._load("matrix")
             operator._entries = take_csr(runtime, operator._batches, program, storage, data, indices, offsets)
         return operator
 
-    def _begin(self, runtime: Runtime, precision: str, matrix: sp.csr_array, room: Capacity) -> None:
+    def _init_from_csr(self, runtime: Runtime, precision: str, matrix: sp.csr_array, room: Capacity) -> None:
         places = np.maximum(np.diff(matrix.indptr), room.width).sum(dtype=np.int64)
         arrays = lay_out(matrix, room.segments, room.for_entries(int(places)), room.width)
-        self._hold(runtime, precision, arrays, matrix.nnz, room.slack_of(matrix.nnz, matrix.shape[0]))
+        self._init_storage(runtime, precision, arrays, matrix.nnz, room.slack_of(matrix.nnz, matrix.shape[0]))
 
-    def _hold(self, runtime: Runtime, precision: str, start: Arrays | Storage, entries: int, slack: int) -> None:
-        super().__init__(runtime, VectorType("real", precision), start.shape)
+    def _init_storage(self, runtime: Runtime, precision: str, data: Arrays | Storage, entries: int, slack: int) -> None:
+        super().__init__(runtime, VectorType("real", precision), data.shape)
         self._precision = precision
-        self._batches = BatchUpload(runtime, start.shape, self.dtype, precision)
+        self._batches = BatchUpload(runtime, data.shape, self.dtype, precision)
         try:
             with runtime.after():
                 matrix_module, sort_module = self._load("matrix"), self._load("sort")
-                self._matrix = DynamicMatrix(runtime.device, matrix_module, sort_module, start, slack)
+                self._matrix = DynamicMatrix(runtime.device, matrix_module, sort_module, data, slack)
         except OutOfDeviceMemory as error:
             raise runtime.out_of_memory_error(error) from None
         self._entries, self._since = entries, 0
         self._product = CurrentProduct(runtime, self._matrix, self._schedule, self._bind_call)
-        if start.shape[0] and runtime.device.backend == "cuda":
-            self._direct = DirectCall(runtime, self._product, self.dtype, start.shape, self.dtype.itemsize)
+        if data.shape[0] and runtime.device.backend == "cuda":
+            self._direct = DirectCall(runtime, self._product, self.dtype, data.shape, self.dtype.itemsize)
 
     @classmethod
     def _of_storage(cls, runtime: Runtime, precision: str, storage: Storage) -> DynamicCSR:
         """Return a matrix that takes over existing device storage, such as the result of `repro.spgemm`."""
         operator = cls.__new__(cls)
         entries = storage.report().pointer
-        operator._hold(runtime, precision, storage, entries, Capacity().slack_of(entries, storage.shape[0]))
+        operator._init_storage(runtime, precision, storage, entries, Capacity().slack_of(entries, storage.shape[0]))
         return operator
 
     @contextmanager
@@ -369,14 +400,14 @@ class DynamicCSR(DeviceOperator, Closeable):
             The batch is invalid; the matrix is unchanged. Or a large batch was inserted in parts, and a later part was
             refused; the message says at which entry this part begins.
         """
-        one_of(mode, "mode", ("add", "unique"))
-        one_of(existing, "existing", ("replace", "add"))
+        require_choice(mode, "mode", ("add", "unique"))
+        require_choice(existing, "existing", ("replace", "add"))
         unique_existing = existing if mode == "unique" else None
         self._change(lambda batch: self._matrix.insert(batch, unique_existing), rows, columns, values)
 
     def update(self, rows: Any, columns: Any, values: Any, existing: Existing = "replace") -> None:
         """Change the values of existing entries, by `existing`; entries at other coordinates are ignored."""
-        one_of(existing, "existing", ("replace", "add"))
+        require_choice(existing, "existing", ("replace", "add"))
         self._change(lambda batch: self._matrix.insert(batch, existing, grow=False), rows, columns, values)
 
     def delete(self, rows: Any, columns: Any) -> None:

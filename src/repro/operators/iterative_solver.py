@@ -26,12 +26,12 @@ from repro.operators.base import (
     Closeable,
     DeviceOperator,
     LengthError,
-    one_of,
+    as_bool,
     public_methods,
     real_number,
+    require_choice,
     warn_caller,
     whole_number,
-    yes_or_no,
 )
 from repro.operators.device_exchange import CUPYS_ARRAYS, as_cupy_array, is_from_module
 from repro.operators.runtime import KERNELS, Runtime
@@ -111,7 +111,7 @@ def solve_columns(
         x = np.empty(shape, dtype)
         for column, (solution, _) in zip(x.T, solved, strict=True):
             column[:] = np.asarray(solution)
-        return like(x, b), max((info for _, info in solved), default=0)
+        return convert_like(x, b), max((info for _, info in solved), default=0)
     solved = [solve(column, guess) for column, guess in zip(_columns(b, "b"), guesses, strict=True)]
     package = type(b).__module__.partition(".")[0]
     library = sys.modules["jax.numpy" if package.startswith("jax") else package]
@@ -135,17 +135,7 @@ def _columns(array: Any, subject: str) -> list[Any]:
 
 
 class IterativeSolver(Closeable):
-    """What solvers share, whichever recurrence they run: vectors in and out, scaling, and refusals.
-
-    Attributes
-    ----------
-    method
-        `cg` or `bicgstab`.
-    iterations
-        Number of iterations of the last solve, of several right-hand sides together.
-    device_name
-        Name of the device.
-    """
+    """What solvers share, whichever recurrence they run: vectors in and out, scaling, and refusals."""
 
     #: The recurrence; None after `close`.
     _solver: RestartedSolver | None = None
@@ -171,7 +161,7 @@ class IterativeSolver(Closeable):
     ) -> Any:
         rtol, atol = real_number(rtol, "rtol", 0.0), real_number(atol, "atol", 0.0)
         check_callback(callback)
-        return_info = yes_or_no(return_info, "return_info")
+        return_info = as_bool(return_info, "return_info")
         if maxiter is None:
             maxiter = min(ITERATIONS_PER_UNKNOWN * self._n * self._kind.numbers, MAX_ITERATIONS)
         max_iterations = whole_number(maxiter, "maxiter", 0, MAX_ITERATIONS)
@@ -193,13 +183,7 @@ class IterativeSolver(Closeable):
         return (x, info) if return_info else x
 
     def _solve_one(
-        self,
-        b: Any,
-        x0: Any,
-        rtol: float,
-        atol: float,
-        max_iterations: int,
-        callback: Callback | None,
+        self, b: Any, x0: Any, rtol: float, atol: float, max_iterations: int, callback: Callback | None
     ) -> tuple[Any, PersistentSolution]:
         rhs = self._vector(b, "b")
         guess = None if x0 is None else self._vector(x0, "x0")
@@ -209,7 +193,7 @@ class IterativeSolver(Closeable):
         streams = [vector.stream for vector in (rhs, guess) if isinstance(vector, View)]
 
         def current() -> Any:
-            return like(self._on_device(rhs) if isinstance(rhs, View) else self._read(exponent), b)
+            return convert_like(self._on_device(rhs) if isinstance(rhs, View) else self._read(exponent), b)
 
         def observe() -> None:
             assert callback is not None
@@ -349,7 +333,7 @@ def _warn(method: str, solved: PersistentSolution, rtol: float, atol: float) -> 
     )
 
 
-def like(x: Any, b: Any) -> Any:
+def convert_like(x: Any, b: Any) -> Any:
     """Return a solution as an array of b's library, if that is CuPy or PyTorch."""
     if isinstance(x, DeviceArray) and is_from_module(b, CUPYS_ARRAYS):
         return as_cupy_array(x)
@@ -370,7 +354,7 @@ class PreconditionedSolver(IterativeSolver):
     """
 
     def __init__(self, A: DeviceOperator, matrix: Matrix, vectors: Vectors, M: Any, method: str) -> None:
-        one_of(method, "method", METHODS)
+        require_choice(method, "method", METHODS)
         require_square(matrix)
         super().__init__(A._runtime, A._kind, matrix.n, method)
         self._vectors, self._operator = vectors, A
@@ -557,7 +541,7 @@ class ChipSolver(IterativeSolver):
         method: Literal["cg", "bicgstab"],
         preconditioned: Callable[[Any], AbstractContextManager[IterativeSolver]],
     ) -> None:
-        one_of(method, "method", METHODS)
+        require_choice(method, "method", METHODS)
         require_square(matrix)
         if not get_entry(matrix.entry).members:  # the kernels multiply by stored values: 1 for an entry, 0 for padding
             matrix = replace(matrix, entry="real", values=np.ones((matrix.nnz, 1)), statistics={})

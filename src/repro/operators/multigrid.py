@@ -18,15 +18,7 @@ from repro.devices.base import OutOfDeviceMemory, Program
 from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, brief
 from repro.exact_casts import cast
 from repro.operators.arrays import DeviceArray, View, copy_refusal, host_array, is_on_device
-from repro.operators.base import (
-    Closeable,
-    public,
-    public_methods,
-    real_number,
-    warn_caller,
-    whole_number,
-    yes_or_no,
-)
+from repro.operators.base import Closeable, as_bool, public, public_methods, real_number, warn_caller, whole_number
 from repro.operators.device_exchange import (
     CUPYS_ARRAYS,
     CUPYS_MATRICES,
@@ -37,7 +29,7 @@ from repro.operators.device_exchange import (
     store_cupys,
     to_cupy,
 )
-from repro.operators.iterative_solver import Callback, check_callback, like, solve_columns, tolerances
+from repro.operators.iterative_solver import Callback, check_callback, convert_like, solve_columns, tolerances
 from repro.operators.runtime import KERNELS, KernelsOnDemand, Runtime, open_runtime
 from repro.operators.scipy_matrices import as_rows
 from repro.operators.sparse_products import StoredPattern, matrix_on_device
@@ -226,7 +218,7 @@ def amg(
         whole_number(max_levels, "max_levels", 1, MAX_COUNT),
     )
     smooths = Smoother(smoother, whole_number(degree, "degree", SMOOTHER_DEGREES[0], SMOOTHER_DEGREES[-1]))
-    refreshable = yes_or_no(refreshable, "refreshable")
+    refreshable = as_bool(refreshable, "refreshable")
     unknowns = whole_number(unknowns, "unknowns", 1, max(n, 1))
     near_null = None if B is None else _vectors(B, n)
     runtime = open_runtime(device)
@@ -384,7 +376,7 @@ class MultilevelSolver(Closeable):
             raise ReproErrorOfType("not a list", where="residuals", expected="a list", actual=type(residuals).__name__)
         rtol, atol = real_number(rtol, "rtol", 0.0), real_number(atol, "atol", 0.0)
         max_steps = whole_number(MAX_STEPS if maxiter is None else maxiter, "maxiter", 0, MAX_COUNT)
-        return_info = yes_or_no(return_info, "return_info")
+        return_info = as_bool(return_info, "return_info")
         check_callback(callback)
         norms: list[float] = []
 
@@ -414,11 +406,11 @@ class MultilevelSolver(Closeable):
 
         def current(exponent: int = 0) -> Any:
             if not isinstance(rhs, View):
-                return like(shifted(self._read(), exponent), b)
+                return convert_like(shifted(self._read(), exponent), b)
             x = self._on_device()
             if exponent:
                 x = self._runtime.put(shifted(x.get(), exponent))
-            return like(x, b)
+            return convert_like(x, b)
 
         def observe(exponent: int) -> None:
             assert callback is not None

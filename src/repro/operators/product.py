@@ -17,12 +17,7 @@ from repro.devices.base import Buffer, Call, Device, OutOfDeviceMemory, Program
 from repro.entries import get_entry
 from repro.errors import ReproErrorOfValue, Unsupported, argument_errors
 from repro.exact_casts import cast, expectation
-from repro.operators.arrays import (
-    VectorType,
-    as_tensor,
-    host_array,
-    without_gradient,
-)
+from repro.operators.arrays import VectorType, as_tensor, host_array, without_gradient
 from repro.operators.device_exchange import CUPYS_MATRICES, check_cupys, is_from_module, sorted_cupys
 from repro.operators.device_matrices import (
     COMPLEX_DTYPES,

@@ -23,13 +23,13 @@ from repro.entries import entries
 from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, argument_errors, brief
 from repro.exact_casts import cast
 from repro.operators.arrays import as_tensor, host_array, without_gradient
-from repro.operators.base import one_of
+from repro.operators.base import require_choice
 from repro.problems.assembly import fold_blocks
 from repro.problems.matrix import MAX_DIMENSION, Matrix
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES
 
 
-def sound(matrix: Any, subject: str, max_rows: int = MAX_DIMENSION) -> Any:
+def checked_copy(matrix: Any, subject: str, max_rows: int = MAX_DIMENSION) -> Any:
     """Return a checked copy of a sparse matrix that is safe to convert; a damaged matrix raises `ReproError`.
 
     It is SciPy's, a sparse tensor of PyTorch, or has the arrays of CSR (`indptr`, `indices`, `data`, `shape`), such as
@@ -128,7 +128,7 @@ def _unchecked(kind: Any, shape: tuple[int, int], data: Any, indices: Any, offse
     return matrix
 
 
-def sound_arrays(arrays: Sequence[Any], shape: tuple[int, int], subject: str) -> sp.csr_array:
+def checked_csr(arrays: Sequence[Any], shape: tuple[int, int], subject: str) -> sp.csr_array:
     """Return data, indices and offsets, arrays or lists, as a CSR matrix.
 
     Raise `ReproError` if they are inconsistent.
@@ -391,9 +391,9 @@ PRECISIONS = {np.dtype(real): name for name, real in DTYPES.items()}
 def check_words(entry: str | None, precision: str | None) -> None:
     """Raise `ReproError` for an unknown entry or precision."""
     if precision is not None:
-        one_of(precision, "precision", tuple(DTYPES))
+        require_choice(precision, "precision", tuple(DTYPES))
     if entry is not None:
-        one_of(entry, "entry", tuple(sorted(entries())))
+        require_choice(entry, "entry", tuple(sorted(entries())))
 
 
 @argument_errors()
@@ -409,7 +409,7 @@ def as_problem(matrix: Any, entry: str | None, precision: str | None) -> tuple[M
             raise ReproErrorOfValue("the problem has a different entry", expected=matrix.entry, actual=entry)
         problem, working_precision = matrix.validate(), precision or "double"
     else:
-        problem, working_precision = _problem_of_scipy(sound(matrix, "matrix"), entry, precision)
+        problem, working_precision = _problem_of_scipy(checked_copy(matrix, "matrix"), entry, precision)
     if not problem.nnz:
         raise ReproError(
             "the matrix has no entries", where="matrix", expected="one at least, which may be 0",
@@ -440,7 +440,7 @@ def as_rows(
     `dtype` None: float32 if the values are float32, else float64. It raises `ReproError` if the matrix is unsuitable or
     damaged, or if a value exceeds the dtype.
     """
-    matrix_rows = sound(matrix, subject, max_rows)
+    matrix_rows = checked_copy(matrix, subject, max_rows)
     if matrix_rows.dtype.kind == "c":
         raise ReproErrorOfValue(
             "the matrix is not real", where=subject, expected="real numbers", actual=matrix_rows.dtype

@@ -27,9 +27,9 @@ from repro.operators.base import (
     Closeable,
     DeviceOperator,
     LengthError,
-    one_of,
     public,
     public_methods,
+    require_choice,
     warn_caller,
     whole_number,
 )
@@ -98,7 +98,7 @@ def as_polynomials(mesh: Any, degree: int | None, basis: str | None) -> tuple[in
     elif degree is None:
         raise ReproErrorOfValue("no degree was given", where="degree", expected="that of the field's polynomials")
     basis = "dubiner" if basis is None else basis
-    one_of(basis, "basis", tuple(BASES))
+    require_choice(basis, "basis", tuple(BASES))
     return whole_number(degree, "degree", DEGREES[0], DEGREES[-1]), basis
 
 
@@ -117,7 +117,7 @@ def as_scale(scale: Any, mesh: Triangulation, degree: int, points: Floats | None
         return None
     if not isinstance(scale, str):
         return _numbers(scale, "scale")
-    one_of(scale, "scale", (LOCAL,))
+    require_choice(scale, "scale", (LOCAL,))
     return triangle_scales(mesh, evaluation_rule(degree, 2).points) if points is None else point_scales(mesh, points)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from repro.errors import ReproErrorOfValue, brief
-from repro.operators.base import one_of, public
+from repro.operators.base import public, require_choice
 from repro.operators.iterative_solver import Callback
 from repro.operators.product import take_matrix
 from repro.operators.spmv import SpmvOperator, chip_solver, default_operator
@@ -90,7 +90,7 @@ def solve(
         return A.solve(
             b, x0, rtol=rtol, atol=atol, maxiter=maxiter, M=M, callback=callback, method=method, return_info=return_info
         )
-    one_of(method, "method", METHODS)
+    require_choice(method, "method", METHODS)
     source, working_precision, runtime = take_matrix(A, entry, precision, device, on_host=True)
     with source:
         problem = source.problem

@@ -21,7 +21,7 @@ from repro.devices.cuda_driver import pointer_of
 from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue
 from repro.exact_casts import cast
 from repro.operators.arrays import View, copy_refusal, host_array, is_on_device
-from repro.operators.base import Closeable, one_of, public, public_methods, text, yes_or_no
+from repro.operators.base import Closeable, as_bool, public, public_methods, require_choice, require_text
 from repro.operators.device_exchange import (
     CUPYS_ARRAYS,
     CUPYS_MATRICES,
@@ -324,9 +324,9 @@ def spgemm(
     ReproError
         The operands cannot be multiplied, or are on another device; or a sum overflows the dtype of the product.
     """
-    text(device, "device")
-    one_of(format, "format", ("csr", "dynamic"))
-    sort, plan = yes_or_no(sort, "sort"), yes_or_no(plan, "plan")
+    require_text(device, "device")
+    require_choice(format, "format", ("csr", "dynamic"))
+    sort, plan = as_bool(sort, "sort"), as_bool(plan, "plan")
     if sort and format == "dynamic":
         raise ReproErrorOfValue(
             "the rows of a growing matrix are not sorted", where="sort", expected=False, actual=True

@@ -31,11 +31,11 @@ from repro.operators.base import (
     DeviceOperator,
     DirectCall,
     LengthError,
-    one_of,
     public,
     public_methods,
     real_number,
-    text,
+    require_choice,
+    require_text,
     warn_caller,
 )
 from repro.operators.iterative_solver import Callback, ChipSolver, PreconditionedSolver
@@ -159,11 +159,11 @@ class SpmvOperator(DeviceOperator, Closeable):
 
         from repro.torch import spmv
 
-        if self._is_several(x):
+        if self._is_matrix_of_vectors(x):
             return torch.stack([spmv(self, column) for column in x.unbind(1)], 1)
         return spmv(self, x)
 
-    def _is_several(self, x: Any) -> bool:
+    def _is_matrix_of_vectors(self, x: Any) -> bool:
         """Return whether an array is a matrix of vectors, other than one vector of any shape."""
         shape = shape_of(x)
         return len(shape) == 2 and shape[0] == self.shape[1] and shape[1] != 1
@@ -179,7 +179,7 @@ class SpmvOperator(DeviceOperator, Closeable):
 
     def dot(self, x: Any) -> Any:
         """Return A x as `matvec` does, or A X as `matmat` does; SciPy handles numbers and operators."""
-        if is_on_device(x) and not needs_gradient(x) and self._is_several(x):
+        if is_on_device(x) and not needs_gradient(x) and self._is_matrix_of_vectors(x):
             return self.matmat(x)
         return super().dot(x)
 
@@ -206,7 +206,7 @@ class SpmvOperator(DeviceOperator, Closeable):
         """
         if (Y := self._directly(X, out, stream)) is not None:
             return Y
-        if needs_gradient(X) and out is None and stream is None and self._is_several(X):
+        if needs_gradient(X) and out is None and stream is None and self._is_matrix_of_vectors(X):
             return self._with_gradient(X)
         if is_on_device(X):
             return self._matmat_on_device(X, out, stream)
@@ -329,7 +329,7 @@ class SpmvOperator(DeviceOperator, Closeable):
 
     def solver(self, method: Literal["cg", "bicgstab"] = "cg") -> ChipSolver:
         """Return a persistent solver with a copy of the matrix; it is made at first use and kept until it is closed."""
-        one_of(method, "method", METHODS)
+        require_choice(method, "method", METHODS)
         with self._runtime.after():  # the lock lets only one thread make the solver
             self._open()
             solver = self._solvers.get(method)
@@ -663,8 +663,8 @@ def operator(
     SlowOnCpuWarning
         The device is the CPU; given once per process.
     """
-    text(tuned, "tuned")
-    text(results, "results")
+    require_text(tuned, "tuned")
+    require_text(results, "results")
     budget = real_number(budget, "budget", 0.0)
     source, precision, runtime = take_matrix(matrix, entry, precision, device)
     with source:

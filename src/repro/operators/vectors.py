@@ -16,7 +16,7 @@ from repro.entries import entries
 from repro.errors import ReproError, ReproErrorOfValue, brief
 from repro.exact_casts import cast
 from repro.operators.arrays import TODO, DeviceArray, VectorType, View, host_array
-from repro.operators.base import one_of, public, public_methods, whole_number
+from repro.operators.base import public, public_methods, require_choice, whole_number
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.sparse.elementwise import BLOCK_SIZE, VECTOR_BLOCKS_PER_SM, pack_vector, padded_size, render_vectors
 from repro.sparse.pairs import MAX_INDEX
@@ -45,7 +45,7 @@ class Vectors:
     def __init__(
         self, runtime: Runtime, n: int, kind: VectorType, order: str = "AoS", rows: NDArray[np.int64] | None = None
     ) -> None:
-        one_of(order, "order", ORDERS)
+        require_choice(order, "order", ORDERS)
         self.runtime, self.n, self.kind, self.order = runtime, n, kind, order
         self._rows = rows
         self._n_t = BLOCK_SIZE[runtime.device.backend]
@@ -224,8 +224,8 @@ def vectors(
     ReproError
         There is no such entry, precision, order or device, or n is not a whole number from 0 to 2³¹ - 1.
     """
-    one_of(precision, "precision", tuple(DTYPES))
-    one_of(entry, "entry", tuple(sorted(entries())))
+    require_choice(precision, "precision", tuple(DTYPES))
+    require_choice(entry, "entry", tuple(sorted(entries())))
     kind = VectorType(entry, precision)
     return Vectors(open_runtime(device), whole_number(n, "n", 0, MAX_INDEX), kind, order)
 
