@@ -22,6 +22,8 @@ from repro.sparse.elementwise import BLOCK_SIZE, VECTOR_BLOCKS_PER_SM, pack_vect
 from repro.sparse.pairs import MAX_INDEX
 
 ORDERS = ("AoS", "SoA", "Padded")
+#: Largest number of entries: kernels count on past the end, by the number of threads times the entries in flight.
+MAX_LENGTH = MAX_INDEX + 1 - (1 << 24)
 
 
 @public_methods
@@ -222,12 +224,12 @@ def vectors(
     Raises
     ------
     ReproError
-        There is no such entry, precision, order or device, or n is not a whole number from 0 to 2³¹ - 1.
+        There is no such entry, precision, order or device, or n is not a whole number from 0 to 2³¹ - 2²⁴.
     """
     require_choice(precision, "precision", tuple(DTYPES))
     require_choice(entry, "entry", tuple(sorted(entries())))
     kind = VectorType(entry, precision)
-    return Vectors(open_runtime(device), whole_number(n, "n", 0, MAX_INDEX), kind, order)
+    return Vectors(open_runtime(device), whole_number(n, "n", 0, MAX_LENGTH), kind, order)
 
 
 def _unpickle(n: int, kind: VectorType, order: str, rows: NDArray[np.int64] | None, device: str) -> Vectors:
