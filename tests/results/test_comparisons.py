@@ -53,6 +53,12 @@ def test_a_quantity_is_a_statistic_of_the_cases_with_both_times(cases, quantity,
     assert value(quantity, cases) == pytest.approx(expected)
 
 
+def test_the_interval_of_a_ratio_has_the_unit_of_its_value(cases, monkeypatch):
+    monkeypatch.setattr("repro.results.comparisons.interval_of_ratio", lambda above, below: (1.5, 2.5))
+    number = replace(SPEEDUP, unit=100.0).of(next(iter(cases)))
+    assert (number.value, number.interval) == (pytest.approx(200), (150, 250))
+
+
 def test_a_time_is_wanted_to_be_at_most_and_longer_on_a_slower_device():
     quantity = Comparison[MethodTimes](OURS).worst(is_time=True)
     assert quantity.at_most and quantity.is_time and not SPEEDUP.worst().at_most

@@ -20,7 +20,14 @@ from repro.bench.rows import ClockName
 from repro.results.campaign_data import Campaign, Method, ReportedTime
 from repro.results.columns import Pick, picked
 from repro.results.published import Published
-from repro.results.significance import MIN_SAMPLES, Interval, geometric_mean, interval_of_ratio, interval_of_statistic
+from repro.results.significance import (
+    MIN_SAMPLES,
+    Interval,
+    geometric_mean,
+    interval_of_ratio,
+    interval_of_statistic,
+    scaled_interval,
+)
 from repro.results.tables import Sample
 
 #: Maximum number of cases that a note names for one reason of a missing number.
@@ -251,7 +258,7 @@ class Comparison(Generic[C]):
         if isinstance(above, CaseNumber):
             return above
         times = [side for side in (above, below) if isinstance(side, ReportedTime)]
-        interval = interval_of_ratio(*times) if len(times) > 1 else None
+        interval = scaled_interval(interval_of_ratio(*times), self.unit) if len(times) > 1 else None
         value = self.unit * (_seconds(above) / _seconds(below))
         return CaseNumber(value, self.name(case), self.notes(case, *times), interval)
 
