@@ -6,7 +6,7 @@ Rows of a case are selected by their columns, and the fastest of them found by a
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, cast
@@ -258,6 +258,12 @@ class Campaign:
     as_published: Campaign | None = None
     #: The same study in a later campaign on the same model of GPU, whose main number the report names.
     later: Campaign | None = None
+
+    def only(self, problems: Collection[str]) -> Campaign:
+        """Return the campaign with these problems only."""
+        frames = ("search", "report", "choices", "repeat", "counters")
+        kept = {name: (frame := getattr(self, name))[frame.problem.isin(list(problems))] for name in frames}
+        return replace(self, problems={name: self.problems[name] for name in self.problems if name in problems}, **kept)
 
     @classmethod
     def load(

@@ -317,7 +317,7 @@ def judge(
 
     there = [record for record in campaign.problems.values() if record.is_available]
     own_alone = bool(there) and all(record.is_own for record in there)
-    campaign = _without_own_problems(campaign)
+    campaign = campaign.only([name for name, record in campaign.problems.items() if not record.is_own])
     data_cache: dict[tuple[str, JudgedBy], D | None] = {}  # cached, since many claims of a study use the same variants
     published_campaign = campaign.as_published
 
@@ -370,15 +370,6 @@ def _measured(judgement: Judgement, quantity: Quantity[Any], numbers: Sequence[C
     """Return a judgement with the quantity's value over the cases."""
     interval, extremes = quantity.interval(numbers), quantity.range(numbers)
     return replace(judgement, value=quantity.value(numbers), interval=interval, range=extremes, numbers=numbers)
-
-
-def _without_own_problems(campaign: Campaign) -> Campaign:
-    problems = {name: record for name, record in campaign.problems.items() if not record.is_own}
-    if len(problems) == len(campaign.problems):
-        return campaign
-    tables = ("search", "report", "choices", "repeat", "counters")
-    kept = {key: (table := getattr(campaign, key))[table.problem.isin(list(problems))] for key in tables}
-    return replace(campaign, problems=problems, **kept)
 
 
 #: For the variants of a claim, those that may be used instead, in order of preference.

@@ -39,16 +39,12 @@ def select_for_figure(campaign: Campaign, published: Published) -> tuple[Campaig
         *paper_problems,
         *(other_problems[i] for i in np.linspace(0, len(other_problems) - 1, room).round().astype(int)),
     }
-    frames = {
-        name: (frame := getattr(campaign, name))[frame.problem.isin(selected_problems)]
-        for name in ("search", "report", "choices", "counters")
-    }
-    problems = {name: record for name, record in campaign.problems.items() if name in selected_problems}
+    drawn_campaign = campaign.only(selected_problems)
     sentence = (
-        f"{len(problems)} of {len(campaign.problems):,} problems are drawn, evenly by kind and size; means are over "
-        "these, and the tables contain all."
+        f"{len(drawn_campaign.problems)} of {len(campaign.problems):,} problems are drawn, evenly by kind and size; "
+        "means are over these, and the tables contain all."
     )
-    return replace(campaign, problems=problems, **frames), sentence
+    return drawn_campaign, sentence
 
 
 #: Numbering of artifacts that are in no paper.
