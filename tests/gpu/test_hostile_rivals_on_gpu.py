@@ -31,7 +31,7 @@ def test_hostile_rivals_cost_only_themselves_on_a_gpu(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("config").symlink_to(templates.parent / "config")
-    timing = Timing(**{**QUICK, "timeout": 20.0, "rounds": 2})
+    timing = Timing(**{**QUICK, "timeout": 20.0, "rounds": 2, "gpu_disturbed": 1e9})
     settings = StudySettings(layouts=LAYOUTS[:1], space="paper", cache="warm", timing=timing)
     config = Config(campaign="c", device="cuda:0", studies={STUDY: settings})
     for campaign in ("c", "plain"):

@@ -53,7 +53,12 @@ def check_hostile(
     report = rows["report"]
     warm = report[(report.kind == OUTSIDE) & (report.cache == "warm")].set_index("name")
     hostile = {f"rival/{name.lower()}": expected for name, expected in changes.items()}
-    assert {name: warm.status[name] for name in hostile} == {name: status for name, (status, _) in hostile.items()}
+    differing = {
+        name: (warm.status[name], warm.message[name], status)
+        for name, (status, _) in hostile.items()
+        if warm.status[name] != status
+    }
+    assert not differing, differing
     for name, (_, message) in hostile.items():
         if message is None:
             assert pd.isna(warm.message[name]), (name, warm.message[name])
