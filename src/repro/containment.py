@@ -59,7 +59,7 @@ class State:
     Attributes
     ----------
     words
-        What foreign code did that changed it, such as `changes the working folder`; None if this is not worth a remark.
+        Text for the report, such as `changes the working folder`; None: a change is restored but not reported.
     get, put
         Functions that read and restore it. `put` may fail.
     differ

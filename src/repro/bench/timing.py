@@ -420,7 +420,7 @@ def _before(devices: Devices, runnable: Runnable, cold: bool) -> Callable[[], No
 
 
 def time_quantiles(samples: Seconds) -> dict[str, float]:
-    """Return least, quartiles, largest and mean of samples in seconds, by the ends of the names of columns."""
+    """Return least, quartiles, largest and mean of samples in seconds, by column suffix (`q1`)."""
     # Own code for quantiles: np.quantile takes longer than timing a variant in screening.
     last = len(samples) - 1
     values = np.interp(last * QUARTERS, np.arange(last + 1), np.sort(samples))

@@ -20,8 +20,7 @@ from repro.studies import CostModel, Workload, get_study, study_names
 
 #: Variants of a case that measures beyond edges: winners, and two or more steps from each.
 BEYOND_EDGES = 12
-#: Approximate number of yardsticks (floor, copy, empty kernel) timed with the full protocol, and of runnables timed in
-#: the shuffled rounds.
+#: Assumed numbers in each case: of yardsticks (floors, copies, empty kernels), and of kernels in the shuffled rounds.
 YARDSTICKS, REPEATED = 10, 14
 #: Numbers of rows and non-zeros that are assumed for a problem of unknown size: a download without a size in the
 #: registry.

@@ -229,9 +229,9 @@ def _slowdown(plan: Plan, study_name: str) -> float:
 
 
 def _training(plan: Plan, study_name: str) -> tuple[Path, ...]:
-    """Return the training files of a predicted search: search rows and problem records of other campaigns.
+    """Return the files of other campaigns that a study reads, if any.
 
-    Of a measurement beyond edges, return the rows and choices of its records.
+    A predicted search reads search rows and problem records, a measurement beyond edges search rows and choices.
     """
     settings = plan.studies[study_name].settings
     if settings.edges:

@@ -187,7 +187,7 @@ def _homes(model: type[BaseModel], name: str, place: Key = ()) -> Iterator[Key]:
         annotation, inner_place = field.annotation, (*place, field_name)
         if get_origin(annotation) is dict:
             annotation, inner_place = get_args(annotation)[1], (*inner_place, ANY_NAME)
-        annotation = getattr(annotation, "__origin__", annotation)  # without `Annotated`
+        annotation = getattr(annotation, "__origin__", annotation)  # the plain type of `Annotated[…]`
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
             yield from _homes(annotation, name, inner_place)
 

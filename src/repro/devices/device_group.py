@@ -182,7 +182,7 @@ class Devices:
         if len(self) == 1:
             return launch
 
-        # Return a new function each time; timers identify it by the launch it wraps.
+        # A new function each time does no harm: timers recognise it by `__wrapped__`, the launch.
         @wraps(launch, assigned=(), updated=())
         def over_all() -> None:
             self._link.fork()

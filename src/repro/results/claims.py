@@ -142,7 +142,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-#: Allowed values of the columns that have one of a few words.
+#: Allowed words of each column with a fixed vocabulary.
 WORDS: Mapping[str, tuple[str, ...]] = {
     "basis": get_args(Basis),
     "relation": get_args(Relation),

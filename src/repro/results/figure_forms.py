@@ -307,7 +307,7 @@ class Curve:
     crosses: Sequence[float] = ()
     #: How many points of a page it is shifted to the right, so that marks of several curves do not overlap.
     shift: float = 0.0
-    #: Only every so manieth point has a mark.
+    #: Every n-th point has a mark.
     mark_every: int = 1
     #: Whether the legend has it, and whether its last value is written at its end.
     has_key: bool = True

@@ -161,7 +161,7 @@ class Marks(Generic[Case]):
 
     label: str
     pen: Pen
-    #: A number of a case, or several.
+    #: Return the number, or numbers, to mark for a case; None: no mark.
     number: Callable[[Case], float | Sequence[float] | None]
     #: In the middle of the row, below its bars, apart from other marks, or on the bar or marks with this label.
     place: str = "middle"

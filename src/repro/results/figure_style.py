@@ -162,7 +162,8 @@ def draw_layout(figure: Figure, shape: Shape | None = None) -> Canvas:
     _disable_math_text(drawing)
     is_fitted = bool(shape.width or shape.font)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", _NO_ROOM, UserWarning)  # while words are fitted, or for a very long name
+        # matplotlib warns of too little room before texts are fitted, and for very long names
+        warnings.filterwarnings("ignore", _NO_ROOM, UserWarning)
         if is_fitted:
             fit_texts(drawing, shape.width or drawing.get_figwidth())
         elif drawing.get_supxlabel():

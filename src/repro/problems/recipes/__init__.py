@@ -193,7 +193,7 @@ def fit_vertices(make: Callable[[int], Made], faces: int, rows: int) -> Made:
     """Choose the number of surface triangles for which `make` gives a mesh of about `rows` vertices, starting with
     `faces`.
 
-    For the surface of the recipe, the first attempt fits; for another scan, the number is rescaled after each attempt.
+    `faces` fits the scan of the recipe. For another scan, the number is scaled after each attempt until it fits.
     """
     for _ in range(PASSES):
         mesh = make(faces)

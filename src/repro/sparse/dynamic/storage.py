@@ -140,7 +140,7 @@ class Storage:
         with ExitStack() as allocations:
             block, parts = allocate_row_arrays(device, shape[0], segments)
             allocations.callback(block.release)
-            for part in parts[2:]:  # versions and state
+            for part in parts[2:]:  # after table and sizes: versions and state
                 device.fill(part, 0)
             columns, values = _allocate_entries(device, capacity, dtype, allocations)
             allocations.pop_all()

@@ -393,7 +393,7 @@ class CsrWord(IntEnum):
 #: Numbers of table slots of one-launch products, and targeted threads per block.
 SINGLE_TABLES = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1280, 1536, 2048)
 SINGLE_BLOCK_SIZE = 256
-#: Numbers of table slots where a whole block computes one row, multiples of its threads; and warps of such a block.
+#: Sizes of hash tables for rows that a whole block computes, multiples of its threads; and the warps of such a block.
 #: With four warps, the product R·(A·P) of elasticity took 1.3 to 1.7 times as long on an H100
 #: (results/h100/trials/products-shared-rows.csv).
 BLOCK_TABLES, BLOCK_WARPS = (256, 512, 768, 1024, 1280, 1536, 2048), 8

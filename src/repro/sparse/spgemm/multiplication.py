@@ -526,10 +526,10 @@ class Destinations:
         return buffer
 
     def _choose_launches(self, stack: ExitStack, counts: list[int], lists: Buffer, stride: int) -> list[RoomRows]:
-        """Choose between a single launch over all rows and a launch for each capacity with a list of its rows."""
+        """Return one launch over all rows if most need the largest room, else one for each room with its rows."""
         rooms = [room for room, count in enumerate(counts) if count]
         top = rooms[-1]
-        # a larger capacity than a row needs costs less than lists: neighbouring rows share cache lines
+        # a larger room than a row needs costs less than lists: neighbouring rows share cache lines
         top_rows = sum(counts[max(top - 1, 0) : top + 1])
         if not self.unplanned and ROOMS[top] <= BYTES_ROOM and 2 * top_rows >= sum(counts):
             return [RoomRows(ROOMS[top], self._rows, None)]

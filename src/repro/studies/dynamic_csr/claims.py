@@ -110,7 +110,7 @@ def _update(method: Method, operation: str, protocol: results.UpdateProtocol = r
 
 
 def _rival(graph: Graph) -> results.Time | None:
-    """Return the time of the iterative test in the faster of HYB and CSR."""
+    """Return the smaller of the times of the paper's iterative test in HYB and in CSR."""
     rivals = [graph.update(method, "iterate", results.SORTED) for method in (results.HYB, results.REBUILD)]
     return min((rival for rival in rivals if rival), key=lambda time: time.seconds, default=None)
 
