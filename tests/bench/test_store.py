@@ -13,7 +13,7 @@ from repro.bench.environment import record
 from repro.bench.records import is_record
 from repro.bench.row_tables import schema_of
 from repro.bench.rows import Row
-from repro.bench.store import Store, count_rows, crashed_row, write_rows
+from repro.bench.store import Store, copy_searches, count_rows, crashed_row, write_rows
 from repro.cli.app import explain
 from support.non_files import IN_PLACE_OF_A_FILE, put
 
@@ -43,6 +43,19 @@ def test_a_torn_last_line_is_ignored_and_does_not_spoil_the_next_row(tmp_path):
         store.add(replace(ROW, key="k3"))
     with Store(path) as store:
         assert store.get("k3").key == "k3"
+
+
+def test_readers_without_the_lock_skip_an_incomplete_last_line_and_leave_the_file_unchanged(tmp_path):
+    path, copy = tmp_path / "rows.jsonl", tmp_path / "copy.jsonl"
+    with Store(path, "run") as store:
+        store.add(ROW)
+        store.add(replace(ROW, key="k2"))
+        complete = path.read_bytes()
+        path.write_bytes(complete[:-20])
+        assert count_rows(path, "run") == 1
+        assert copy_searches(path, copy) == "run"
+        assert path.read_bytes() == complete[:-20]
+    assert copy.read_bytes() == complete.splitlines(keepends=True)[0]
 
 
 def change(line: str, **columns: object) -> str:

@@ -202,7 +202,7 @@ class Store:
         except Timeout:
             print(f"another process writes to {self._path}; waiting for it", flush=True)
             self._lock.acquire()
-        lines = _read_lines(self._path)
+        lines = _read_lines(self._path, is_locked=True)
         recorded_environments = {
             name
             for name in {row.environment for _, row in lines}
@@ -301,14 +301,14 @@ def copy_searches(source: Path, target: Path) -> str:
     """Write a store with all rows of another one but those of the report phase; return the last run, which has them
     all.
     """
-    lines = _read_lines(source, quiet=True)
+    lines = _read_lines(source)
     kept = [_line(row, run) for run, row in lines if row.phase != REPORT]
     write_whole(target, "".join(f"{line}\n" for line in kept))
     return lines[-1].run if lines else uuid.uuid4().hex
 
 
 def count_rows(path: Path, run: str) -> int:
-    return sum(row_run == run for row_run, _ in _read_lines(path, quiet=True))
+    return sum(row_run == run for row_run, _ in _read_lines(path))
 
 
 def _note_path(path: Path) -> Path:
@@ -355,20 +355,24 @@ def _parse(line: bytes) -> _Line | str | None:
     return _Line(run, Row.from_dict(data))
 
 
-def _read_lines(path: Path, quiet: bool = False) -> list[_Line]:
-    """Read rows. An incomplete last line is cut off. Damaged lines are skipped, and reported unless `quiet`."""
+def _read_lines(path: Path, is_locked: bool = False) -> list[_Line]:
+    """Read rows. An incomplete last line and damaged lines are skipped.
+
+    With `is_locked`, the caller holds the store's lock: the incomplete line is removed from the file, and damaged lines
+    are reported. Otherwise another process may be writing that line.
+    """
     if not path.exists():
         return []
     content = read_file(path, MAX_STORE_BYTES)
     whole = content[: content.rfind(b"\n") + 1]
-    if len(whole) < len(content):
+    if is_locked and len(whole) < len(content):
         with path.open("r+b") as file:
             file.truncate(len(whole))
     parsed_lines = [_parse(line) for line in whole.split(b"\n")[:-1]]
     damaged_lines = [
         f"{path}:{number} ({reason})" for number, reason in enumerate(parsed_lines, 1) if isinstance(reason, str)
     ]
-    if damaged_lines and not quiet:
+    if is_locked and damaged_lines:
         suffix = f" and {len(damaged_lines) - _NAMED} more" if len(damaged_lines) > _NAMED else ""
         print(f"damaged lines of the store, measured again: {', '.join(damaged_lines[:_NAMED])}{suffix}", flush=True)
     return [line for line in parsed_lines if isinstance(line, _Line)]
