@@ -15,6 +15,9 @@ from typer.testing import CliRunner
 
 from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.rows import Row
+from repro.bench.timing import SamplingPlan
+from repro.bench.yardsticks import Empty
+from repro.campaign import measurement
 from repro.campaign.configuration import load
 from repro.campaign.measurement import measure
 from repro.campaign.problem_files import build_problem, record_of
@@ -252,6 +255,18 @@ def test_a_random_search_measures_as_many(measuring):
     tried = layouts_to_try(config(space="paper").studies[STUDY], "paper", "complex")
     whole = sum(len(schedules(target, "paper", layout)) for layout in tried)
     assert len(search) == int(0.05 * whole)
+
+
+def test_rows_have_other_keys_if_the_stream_is_not_blocked(measuring, monkeypatch, small_problem):
+    def key(**environment):
+        monkeypatch.setattr(measurement, "describe_environment", lambda *_: {"driver": "570.1", **environment})
+        study = get_study(STUDY)
+        with measurement.open_bench(config(), study, NAME, study.operands(problem, "single", 0)) as bench:
+            return bench.key(Empty(), "report", SamplingPlan(1))
+
+    problem = small_problem("complex")
+    assert key(blocking=True) == key()
+    assert key(blocking=False) != key()
 
 
 def test_a_common_module_that_is_not_for_the_device_is_one_message(measuring, monkeypatch):

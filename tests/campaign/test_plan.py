@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +231,22 @@ class TestDevice:
         made = plan(device="auto")
         assert (made.device, made.target, made.on_gpu) == ("cuda:0", get_target("sm_90"), True)
         assert made.common_manifest == "modules/sm_90/common.json"
+
+    @pytest.mark.parametrize(
+        ("name", "value"), [("REPRO_BLOCKING", "0"), ("CUDA_LAUNCH_BLOCKING", "1"), ("NSYS_PROFILING_SESSION_ID", "1")]
+    )
+    def test_cases_are_measured_again_if_the_stream_may_no_longer_be_blocked_and_the_other_way_round(
+        self, name: str, value: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def values(device: str) -> Mapping[str, Any]:
+            return measuring(plan(device=device), "compound_spmv", "dirac_torus", "double").values
+
+        monkeypatch.setattr(os, "environ", {})
+        gpu, cpu = values("cuda"), values("opencl")
+        assert "blocking" not in gpu
+        monkeypatch.setenv(name, value)
+        assert values("cuda") == {**gpu, "blocking": False}
+        assert values("opencl") == cpu
 
     def test_auto_is_the_cpu_where_nothing_drives_the_gpu(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(opening, "has_bindings", lambda: False)

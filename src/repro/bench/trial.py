@@ -153,7 +153,7 @@ class Bench:
     environment
         Hash of the environment record.
     software
-        Names and versions of the software below the kernels that affects times, such as the driver.
+        Names, versions and settings of the software below the kernels that affect times, such as the driver.
     code
         Function that returns, for a module name, a hash of the code that packs, runs and times.
     idle

@@ -114,7 +114,8 @@ def open_bench(
             seed=config.seed,
             own=study.columns,
             environment=record(environment, CampaignFolder.of(config.campaign).environments),
-            software=str(environment.get("driver")),
+            software=str(environment.get("driver"))
+            + ("" if environment.get("blocking", True) else ", stream not blocked"),
             code=code_hash,
             device_samples=opened_devices.timed if shared_devices else None,
             idle=lambda: opened_devices.locks.idle,

@@ -5,6 +5,7 @@ The same definition is used to find stale steps, and by the command that makes t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -145,6 +146,7 @@ def measuring(
             "code": code_hash("repro.campaign.measurement", *calls, *_modules(study_name, "study")),
             **({"repeats": plan.config.repeats.model_dump()} if case in plan.repeated else {}),
             **({"slowdown": _slowdown(plan, study_name)} if plan.gpu else {}),
+            **({"blocking": False} if plan.on_gpu and not _may_block() else {}),
             **({"rivals": [rival.model_dump(mode="json") for rival in rivals]} if rivals else {}),
             **({"modules": _compiled_from(study_name, plan.target, Path(plan.config.kernels))} if on_demand else {}),
         },
@@ -275,6 +277,13 @@ def _machine(device: str) -> tuple[str, ...]:
     from repro.devices.selection import models
 
     return tuple(models(device))
+
+
+def _may_block() -> bool:
+    """Return whether a GPU's stream may be blocked while launches are queued; otherwise event times include gaps."""
+    from repro.devices.cuda import may_block
+
+    return may_block(os.environ)
 
 
 @cache
