@@ -65,7 +65,7 @@ def test_each_mistake_of_a_file_has_line_column_and_the_nearest(place: str, key:
 
 
 @pytest.mark.parametrize(
-    ("word", "near"), [("foo", None), ("flor", "floor"), ("flo", None), ("table-99", None), ("tabel-9", "table-9")]
+    ("word", "near"), [("foo", None), ("flooor", "floor"), ("flo", None), ("table-99", None), ("tabel-9", "table-9")]
 )
 def test_neither_a_short_word_nor_another_number_is_taken_for_a_misspelt_one(word: str, near: str | None) -> None:
     assert nearest(word, ["floor", "table-8", "table-9"]) == near
