@@ -332,10 +332,10 @@ def test_the_first_figure_of_the_highlights_is_at_the_top(small: Campaign, tmp_p
 
 def test_reversed_claims_are_named_by_their_sentences(small: Campaign, tmp_path: Path) -> None:
     def judged(campaign: Campaign, published: Published) -> Table:
-        columns = tuple(Column(key, key, numeric=False) for key in ("id", "claim", "verdict"))
+        columns = tuple(Column(key, key, numeric=False) for key in ("id", "place", "claim", "verdict"))
         rows = [
-            (Cell("best_k"), Cell("K of 2 is the best"), Cell("reversed")),
-            (Cell("other"), Cell("Another one"), Cell("holds", f"holds{CLOSE}")),
+            (Cell("best_k"), Cell("Table 2"), Cell("K of 2 is the best"), Cell("reversed")),
+            (Cell("other"), Cell("Table 3"), Cell("Another one"), Cell("holds", f"holds{CLOSE}")),
         ]
         return Table(columns, rows, "Claims.")
 

@@ -28,7 +28,7 @@ def test_a_name_of_coordinates_is_read():
     assert CoordinateId.parse("CCOO-aligned/b128-k8-c2-cs").point.words == ("aligned", "cs")
     assert CoordinateId.parse("CCOO/b256-k4-c1").point.numbers == (8, 2, 0)
     names = {f"{layout}/{blocking}" for layout in SPLITS for blocking in blockings(get_target("sm_90"), layout)}
-    assert len({CoordinateId.parse(name).point for name in names}) == len(names) == 252
+    assert len({CoordinateId.parse(name).point for name in names}) == len(names) == 288
 
 
 @pytest.mark.parametrize("entry", ["complex", "block3"])
