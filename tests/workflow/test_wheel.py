@@ -153,10 +153,10 @@ def test_the_code_is_what_it_is_in_a_checkout(installed: Installed) -> None:
     assert installed.run("python", "-c", words).strip() == code_hash(module)
 
 
-def test_what_is_missing_is_installed_by_the_command_that_messages_name(installed: Installed) -> None:
+def test_what_is_missing_is_installed_by_the_command_that_messages_name(installed: Installed, wheel: Path) -> None:
     """Of the wheel that is there, without an index that knows it: all that `cpu` brings is there already."""
     said = installed.run("python", "-c", "from repro.package_data import install; print(install('cpu'))")
-    assert said == "pip install 'sparse-repro[cpu]'\n"
+    assert said == f"pip install 'sparse-repro[cpu] @ {wheel.as_uri()}'\n"
     words = shlex.split(said)
     assert "Would install" not in installed.run("python", "-m", *words, "--dry-run", "--no-index")
 

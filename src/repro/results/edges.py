@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 import pandas as pd
@@ -39,6 +39,8 @@ class Bracket:
     beyond: Mapping[float, float]
     #: Why the furthest variant has no time, if it has none.
     reason: str
+    #: Keys of the rows with these times.
+    keys: tuple[str, ...] = ()
 
     @property
     def gain(self) -> float:
@@ -87,10 +89,12 @@ def brackets(
         last = places[outside[-1]] if outside else None
         if last is not None and beyond[outside[-1]] == inf and last["status"] not in TIMED:
             reason = last["message"] if isinstance(last["message"], str) else str(last["status"])
+        names = [choice["name"], *(str(places[one]["name"]) for one in outside)]
+        keys = tuple(row["key"] for name in names if "key" in (row := timed.get((*case, name), {})))
         found.append(
             Bracket(
                 *(record, tuning, number, edge, *case, clock, choice["name"], value),
-                *(seconds(choice["name"]), beyond, reason),
+                *(seconds(choice["name"]), beyond, reason, keys),
             )
         )
     return found
@@ -113,10 +117,10 @@ COLUMNS: tuple[Column[Bracket], ...] = (
     _text("number", "number", lambda line: Cell(line.number)),
     _text("name", "recorded winner", lambda line: Cell(line.name)),
     Column("value", "value", "recorded winner", cell=lambda line: number_cell(line.value)),
-    Column("time_us", "µs", "recorded winner", cell=lambda line: Cell() if line.seconds == inf else number_cell(
-        line.seconds, MICRO)),
+    Column("time_us", "µs", "recorded winner", cell=lambda line: Cell() if line.seconds == inf else replace(
+        number_cell(line.seconds, MICRO), keys=line.keys)),
     _text("beyond", "values beyond", lambda line: Cell(", ".join(f"{value:g}" for value in line.beyond))),
-    _text("beyond_us", "µs there", lambda line: Cell(", ".join(map(_micro, line.beyond.values())))),
+    _text("us_beyond", "µs there", lambda line: Cell(", ".join(map(_micro, line.beyond.values())))),
     Column("gain", "gain", cell=lambda line: ratio(line.gain if 0 < line.gain < inf else None)),
     _text("state", "beyond", lambda line: Cell(line.state, notes=(line.reason,) if line.reason else ())),
 )  # fmt: skip

@@ -157,10 +157,11 @@ def test_as_cuda_on_the_cpu(built_folder: Path, templates: Path, monkeypatch: py
 @pytest.mark.skipif(nvcc.find() is None, reason="nvcc is not installed")
 @pytest.mark.parametrize("layout", HEIGHTS)
 @pytest.mark.parametrize("precision", ["single", "double"])
-def test_at_most_two_numbers_spill_on_an_h200(tmp_path: Path, templates: Path, layout: str, precision: str) -> None:
+def test_few_numbers_spill_on_an_h200(tmp_path: Path, templates: Path, layout: str, precision: str) -> None:
     source = render_coo(templates, precision, layout, blockings(SM_90, layout), SM_90)
     module = compile_module(source, SM_90, tmp_path / "m")
     assert module.resources, module.message
-    # none with nvcc 13.0; NVRTC 13 keeps two numbers of eight entries in flight in memory
-    assert max(found["spills"] for found in module.resources.values()) <= 16
-    assert len(module.resources) == 9  # two sizes, numbers in flight and loads, and what adds parts
+    # none with nvcc 13.0; NVRTC 13 keeps two numbers of eight entries in flight in memory, of sixteen up to nine
+    for name, found in module.resources.items():
+        assert found["spills"] <= (72 if "_k16" in name else 16), name
+    assert len(module.resources) == 13  # two sizes, three numbers in flight, two loads, and what adds parts

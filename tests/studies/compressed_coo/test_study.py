@@ -81,7 +81,7 @@ def test_products_are_searched_and_solvers_timed_with_the_best(campaign):
         "paper_tuned": {"COO", "CCOO"},
         "extended": {"CCOO-unpadded", "CCOO-aligned", *HEIGHTS, *PAIRS},
     }
-    assert set(search.per_thread) == {1, 2, 4, 8}
+    assert set(search.per_thread) == {1, 2, 4, 8, 16}
     compressed = search[search.layout == "CCOO"].iloc[0]
     assert set(json.loads(compressed.encodings)) <= {"8/8/table", "8/16/table"}
     assert compressed.matrix_bytes < search[search.layout == "COO"].matrix_bytes.min()
