@@ -33,7 +33,7 @@ def install(extra: str) -> str:
     """
     if _ROOT == WHEEL_DATA:
         origin = json.loads(distribution("sparse-repro").read_text("direct_url.json") or "{}")
-        source = "git+{url}@{vcs_info[commit_id]}" if "vcs_info" in origin else "{url}"
+        source = "{vcs_info[vcs]}+{url}@{vcs_info[commit_id]}" if "vcs_info" in origin else "{url}"
         url = f" @ {source.format(**origin)}" if origin else ""
         return f"pip install {shlex.quote(f'sparse-repro[{extra}]{url}')}"
     checkout = "." if Path.cwd() == _ROOT else _ROOT
